@@ -13,12 +13,10 @@ _OPTIONAL = re.compile(r"\$\{(\w+):-([^}]*)\}")
 
 
 def text() -> str:
-    """As it is written."""
     return (FOLDER / "docker-compose.yaml").read_text(encoding="utf-8")
 
 
 def variables() -> set[str]:
-    """What a .env file has to say."""
     return set(_VARIABLE.findall(text()))
 
 

@@ -23,7 +23,6 @@ OURS = ("history", "code", "webserver", "daemon")
 
 
 def mounts(service: str) -> dict[str, str]:
-    """Where → what, of one service."""
     volumes = [volume.split(":") for volume in SERVICES[service]["volumes"]]
     return {where: what for what, where, *_ in volumes}
 
@@ -59,7 +58,7 @@ def test_the_pages_are_served_by_the_guarded_web_server_alone():
     ]
 
 
-def test_the_origin_of_a_proxy_is_reported_to_the_web_server(monkeypatch: pytest.MonkeyPatch):
+def test_the_origin_of_a_proxy_is_reported_to_the_web_server(monkeypatch):
     proxy = "https://budget.example.org"
     named = composed({**dict.fromkeys(NAMES, "x"), ORIGINS_VARIABLE: proxy})
     for file, origins in ((FILE, ()), (named, (proxy,))):

@@ -81,7 +81,6 @@ class ComposedStack(DagsterStack):
 
     @property
     def home(self) -> Home:
-        """Of the code server."""
         told = self._told(SERVICE[CODE])
         head = Path(told["DP_PIPELINE_LEDGER_HEAD"])
         return Home(Path(told["DP_PIPELINE_HOME"]), told["DP_PIPELINE_LEDGER"], head)
@@ -112,7 +111,6 @@ def _program(name: str) -> str:
 
 @pytest.fixture
 def stack(tmp_path: Path, databases: PostgresServer) -> Iterator[ComposedStack]:
-    """All of it, over RIDES with rows that nobody has read."""
     project = Project(tmp_path)
     project.declare("rides", RIDES)
     stack = ComposedStack(project)

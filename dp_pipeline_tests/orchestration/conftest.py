@@ -8,6 +8,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.raw import ingest
+from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.kinds import KINDS, Case
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import start_server
@@ -35,7 +36,6 @@ def november() -> Iterator[None]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """Nothing declared, nothing run."""
     return Project(tmp_path)
 
 
@@ -56,8 +56,16 @@ def rides(prepared_rides: Project, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def spec(rides: Project) -> DatasetSpec:
-    """The declaration of these rides."""
     return rides.declare("rides", RIDES)
+
+
+@pytest.fixture
+def begun(rides: Project, spec: DatasetSpec) -> Path:
+    """The transcript of a release of these rides that was stopped after two answers."""
+    with stopped(2):
+        rides.publish(spec)
+    (transcript,) = rides.home.released.rglob("transcript.jsonl")
+    return transcript
 
 
 @pytest.fixture(scope="session")

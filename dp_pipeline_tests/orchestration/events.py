@@ -13,7 +13,6 @@ CHARGED = "privacy/charged by this run"
 
 
 def asset_keys(project: Project, spec: DatasetSpec) -> list[dg.AssetKey]:
-    """Every declared asset."""
     return sorted(definitions_of(spec, project.home).resolve_asset_graph().get_all_asset_keys())
 
 
@@ -42,7 +41,6 @@ def metadata_of(
 
 
 def records(metadata: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    """The lines of a table."""
     return [record.data for record in metadata[name].records]
 
 
@@ -59,7 +57,6 @@ def charged(project: Project, spec: DatasetSpec) -> Fraction:
 
 
 def check_results(project: Project, spec: DatasetSpec) -> list[dg.AssetCheckEvaluation]:
-    """Every evaluation of every check."""
     return [
         entry.dagster_event.asset_check_evaluation_data
         for entry in entries(project.instance)
@@ -70,17 +67,14 @@ def check_results(project: Project, spec: DatasetSpec) -> list[dg.AssetCheckEval
 
 
 def entries(instance: dg.DagsterInstance) -> list[dg.EventLogEntry]:
-    """Every event of every run."""
     return [entry for run in instance.get_runs() for entry in instance.all_logs(run.run_id)]
 
 
 def failures(result: dg.ExecuteInProcessResult) -> list[Any]:
-    """What every failed step of a run says."""
     return [event.step_failure_data for event in result.all_events if event.is_step_failure]
 
 
 def refusal(result: dg.ExecuteInProcessResult) -> str:
-    """The line of the one failed step."""
     assert not result.success
     (failed,) = failures(result)
     assert failed.user_failure_data is not None, failed.error

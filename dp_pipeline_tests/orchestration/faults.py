@@ -90,7 +90,6 @@ def stopped(point: str | int) -> Iterator[None]:
 
 
 def edit_document(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the text of a bundle."""
     path = folder / "bundle.json"
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document)

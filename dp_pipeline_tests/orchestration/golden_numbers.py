@@ -67,7 +67,6 @@ def golden_numbers(folder: Path) -> Iterator[str]:
 
 
 def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> str:
-    """The digests of a release's answers and tables, and what it cost."""
     epsilon = spec.partitions[0]
     release = EpsilonRelease(spec, name, epsilon, home, "seeded:14")
     release_name, transcript = f"{spec.name}/{name} {epsilon_text(epsilon)}", Transcript()
@@ -80,7 +79,6 @@ def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> st
 
 
 def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
-    """The digest of a method's tables, with its declared parameters or its own."""
     assert spec.k_anonymity is not None
     k = next(k for k in spec.k_anonymity.partitions if k >= 2)
     is_declared = name in spec.k_anonymity.methods

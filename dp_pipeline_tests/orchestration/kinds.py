@@ -49,7 +49,6 @@ def _weeks(*names: str) -> Callable[[Project], None]:
 
 
 def _week_after_one_off(project: Project) -> None:
-    """A week of an account that was opened, and charged, without windows."""
     open_population(one_off(project), project.home)
     project.spend("0.1")
     spec = stream(project, ceiling={"each_window": "9"})
@@ -136,14 +135,12 @@ class Case:
 
     @property
     def key(self) -> str:
-        """The key of the next release."""
         release = self.release
         snapshot = require_snapshot(release.spec, self.project.home, release.windows)
         return release.key(snapshot).digest
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """Every one that was read."""
         secret = self.project.ledger.key(self.spec.population)
         manifests = self.project.home.raw.rglob("manifest.json")
         return [Snapshot(manifest.parent, secret) for manifest in manifests]
@@ -164,11 +161,9 @@ class Case:
 
     @property
     def charges(self) -> list[Entry]:
-        """What the ledger holds of releases."""
         return [entry for entry in self.project.ledger.entries() if entry.key]
 
     def events(self, key: str) -> list[str]:
-        """What became of a release in the ledger."""
         return [entry.event for entry in self.project.ledger.history(key)]
 
     def forget_rows(self) -> None:

@@ -44,7 +44,6 @@ WARD: Declaration = {**PATIENTS, "purpose": "benchmark", "ceiling": None, "allow
 def declare(
     project: Project, base: Declaration = PATIENTS, rows: Iterable[str] = ROWS, **changes: Any
 ) -> DatasetSpec:
-    """Rows and data set file, nothing run."""
     project.datasets.mkdir(parents=True, exist_ok=True)
     project.write_rows("patients.csv", [HEAD, *rows])
     return project.declare("patients", base, **changes)
@@ -57,14 +56,12 @@ def release_of(
 
 
 def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> PublishedBundle:
-    """One k-anonymous release, without Dagster."""
     return publish(release_of(project, spec, **what))
 
 
 def ready(
     project: Project, *words: Any, snapshot: str | None = None, **changes: Any
 ) -> DatasetSpec:
-    """Declared, and the rows prepared without Dagster."""
     spec = declare(project, *words, **changes)
     project.prepare(spec, snapshot)
     return spec

@@ -21,7 +21,6 @@ from dp_pipeline_tests.orchestration.warm import WARM_SERVER
 
 
 def begin_a_run() -> None:
-    """A run of a data set whose rows are not there."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         project = Project(Path(folder))
         patch.setenv("DAGSTER_HOME", project.environment["DAGSTER_HOME"])

@@ -151,7 +151,6 @@ def _instance(_: Path) -> dg.DagsterInstance:
 
 
 def definitions_of(spec: DatasetSpec, home: Home, noise: str = "opendp") -> dg.Definitions:
-    """What Dagster is told of one data set."""
     return pipeline_definitions((spec,), Pipeline(home, noise))
 
 
@@ -192,7 +191,6 @@ class Project:
         return load_spec(path)
 
     def write_declaration(self, name: str, base: Declaration, **changes: Any) -> Path:
-        """Write a data set file, good or not."""
         fields = {"name": name, **base, **changes}
         fields_with_values = {field: value for field, value in fields.items() if value is not None}
         self.datasets.mkdir(parents=True, exist_ok=True)
@@ -283,7 +281,6 @@ class Project:
         return EpsilonRelease(spec, model, Fraction(epsilon), self.home, noise)
 
     def publish(self, spec: DatasetSpec, *, new_draw: bool = False, **what: str) -> PublishedBundle:
-        """One release, without Dagster."""
         return publish(self.release(spec, **what), new_draw=new_draw)
 
     def run_job(
@@ -303,19 +300,12 @@ class Project:
     def spend(self, epsilon: str, population: str = "riders") -> None:
         """Leave so much less of what a population may spend."""
         nano = int(Fraction(epsilon) * 10**9)
-        charge = Charge(
-            "e" * 64,
-            population,
-            "dp",
-            nano,
-            "earlier releases",
-            {},
-        )
-        with self.ledger.reserve(charge):
+        with self.ledger.reserve(Charge("e" * 64, population, "dp", nano, "earlier releases", {})):
             pass
 
-    def snapshot(self, spec: DatasetSpec) -> Snapshot:
-        current = current_snapshot(self.home.raw, spec.name, self.ledger.key(spec.population))
+    def snapshot(self, spec: DatasetSpec, window: str = "") -> Snapshot:
+        key = self.ledger.key(spec.population)
+        current = current_snapshot(self.home.raw, spec.name, key, window)
         assert current is not None
         return current
 
@@ -323,7 +313,6 @@ class Project:
         return self.ledger.balance(spec.population).spent
 
     def cli(self, *arguments: str, **environment: str) -> Result:
-        """A command in a process of its own, in the project's folder."""
         return self.begin_cli(*arguments, **environment)()
 
     def cli_here(self, *arguments: str, **environment: str) -> Result:
@@ -341,6 +330,12 @@ class Project:
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Result.of(result.exit_code, result.stdout, result.stderr)
+
+    def command(self, *arguments: str, **environment: str) -> str:
+        """Return what a command prints that has to succeed without a word on stderr."""
+        result = self.cli_here(*arguments, **environment)
+        assert (result.code, result.err) == (0, ""), result
+        return result.out
 
     def begin_cli(self, *arguments: str, **environment: str) -> Callable[[], Result]:
         """A command that runs already; call what is returned to wait for its end."""

@@ -61,7 +61,6 @@ def rides(week: str, many: int = 40) -> list[str]:
 
 
 def stream(project: Project, **changes: Any) -> DatasetSpec:
-    """Return STREAM, declared with its rows of three weeks."""
     project.datasets.mkdir(parents=True, exist_ok=True)
     if not (project.datasets / "stream.csv").exists():
         lines = [HEAD, *(line for week in WEEKS for line in rides(week)), "r99,,1,1,car"]
@@ -89,13 +88,11 @@ def week_options(
 
 
 def all_windows(options: list[RunOptions]) -> RunOptions:
-    """Return the options of one run over all of these windows."""
     windows = tuple(week.spec.window for week in options)
     return replace(options[0], spec=options[0].spec.of_all_windows(), windows=windows)
 
 
 def run_weeks(project: Project, spec: DatasetSpec, *weeks: str, **options: Any) -> list[Any]:
-    """Run weeks by one command, in this process; all weeks where none is named."""
     return project.execute(all_windows(week_options(project, spec, *weeks, **options)))
 
 

@@ -1,9 +1,11 @@
-"""k-anonymous releases as Dagster shows them: partitions by K, checks, cards, no value of a row."""
+"""k-anonymous releases as Dagster and `dp-pipeline anonymize` show them: no value of a row."""
 
 import json
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -15,14 +17,8 @@ from dp_pipeline.orchestration import release_assets
 from dp_pipeline.orchestration.checks import KEEPS_K, k_anonymity_check
 from dp_pipeline.releases.evaluate import evaluate
 from dp_pipeline.releases.publish import PublishedBundle
-from dp_pipeline.releases.replay import settled_bundle
-from dp_pipeline.releases.store import BundleStore
 from dp_pipeline.results.bundle import Bundle
-from dp_pipeline_tests.orchestration.events import (
-    check_results,
-    entries,
-    metadata_of,
-)
+from dp_pipeline_tests.orchestration.events import check_results, entries, metadata_of
 from dp_pipeline_tests.orchestration.patients import (
     LONELY,
     PATIENTS,
@@ -32,7 +28,8 @@ from dp_pipeline_tests.orchestration.patients import (
     declare,
     ready,
 )
-from dp_pipeline_tests.orchestration.projects import Project, definitions_of
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.warm import Result, assert_refused
 
 pytestmark = pytest.mark.chain
 
@@ -43,19 +40,21 @@ EVALUATION = "k_anonymous/evaluation"
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:
-    """PATIENTS with their rows prepared."""
     return ready(project)
 
 
 @pytest.fixture
 def ward(project: Project) -> DatasetSpec:
-    """The same rows, public, prepared."""
     return ready(project, WARD, rows=ROWS * 3)
 
 
 def logged(project: Project) -> str:
-    """Every event with all that it carries."""
     return "".join(dg.serialize_value(entry) for entry in entries(project.instance))
+
+
+def with_released(bundle: Bundle, **columns: np.ndarray) -> Bundle:
+    released = {**bundle.tables["released"], **columns}
+    return replace(bundle, tables={**bundle.tables, "released": released})
 
 
 def tampered(bundle: Bundle) -> Bundle:
@@ -63,9 +62,8 @@ def tampered(bundle: Bundle) -> Bundle:
     released = bundle.tables["released"]
     other = {name: np.append(values, values[:1]) for name, values in released.items()}
     name = next(iter(other))
-    other[name] = other[name].astype("<U9")
-    other[name][-1] = "elsewhere"
-    return replace(bundle, tables={**bundle.tables, "released": other})
+    other[name] = np.append(released[name], "elsewhere")
+    return with_released(bundle, **other)
 
 
 def test_chain_goes_from_rows_to_methods_to_comparison(project: Project):
@@ -118,13 +116,14 @@ def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, 
 
 
 def test_a_table_that_breaks_its_promise_fails_the_check(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    project: Project, spec: DatasetSpec, monkeypatch
 ):
     release = anonymized(project, spec)
     broken = tampered(release.bundle)
     assert k_anonymity_check(release.bundle).passed
     assert not k_anonymity_check(broken).passed
-    assert not k_anonymity_check(one_label(release.bundle)).passed
+    everybody_ill = np.full_like(release.bundle.tables["released"]["ill"], "yes")
+    assert not k_anonymity_check(with_released(release.bundle, ill=everybody_ill)).passed
     monkeypatch.setattr(
         release_assets,
         "publish",
@@ -134,13 +133,6 @@ def test_a_table_that_breaks_its_promise_fails_the_check(
     (check,) = [result for result in check_results(project, spec) if result.check_name == KEEPS_K]
     assert not check.passed
     assert check.metadata["smallest class"].value == 1
-
-
-def one_label(bundle: Bundle) -> Bundle:
-    """A class of which everybody is ill."""
-    released = dict(bundle.tables["released"])
-    released["ill"] = np.full_like(released["ill"], "yes")
-    return replace(bundle, tables={**bundle.tables, "released": released})
 
 
 def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward: DatasetSpec):
@@ -188,13 +180,7 @@ def test_label_of_sensitive_row_that_was_left_out_is_nowhere(
     assert project.launch(spec, "k_anonymous/comparison").success
     metadata = metadata_of(project, spec, f"k_anonymous/{lonely}", "5")
     assert metadata["k_anonymity/suppressed rows"].value == 1
-    (bundle,) = project.home.released.rglob("bundle.json")
-    tables = settled_bundle(
-        BundleStore(project.home.released),
-        bundle.parent,
-        ledger=project.ledger,
-        population=spec.population,
-    ).tables
+    tables = anonymized(project, spec, method=lonely, k=5).bundle.tables
     values = [str(v.tolist()) for table in tables.values() for v in table.values()]
     stored = project.files("released", "internal", "reports").values()
     assert "zebra" not in project.cli_here("anonymize", "patients").out
@@ -244,3 +230,130 @@ def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Projec
         assert SECRET.encode() not in content, name
     raw = [metadata_of(project, spec, stage, None) for stage in stages]
     assert {name for one in raw for name in one} <= {"snapshot", "source", "stage"}
+
+
+def lines_of(result: Result) -> list[list[str]]:
+    cells_by_line = (re.split(r"  +", line.strip()) for line in result.out.splitlines())
+    return [cells for cells in cells_by_line if cells[0] in ("kjig", "mutual_information")]
+
+
+def cards_of(result: Result) -> list[Path]:
+    return [Path(path) for path in re.findall(r"^card of .*: (\S+)$", result.out, re.MULTILINE)]
+
+
+def test_public_rows_are_released_by_the_first_method_at_every_k(project: Project):
+    declare(project, WARD, rows=ROWS * 3)
+    first = project.cli_here("anonymize", "patients")
+    assert (first.code, first.err) == (0, "")
+    rows = lines_of(first)
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        ("kjig", "2", "recorded, not-dp"),
+        ("kjig", "5", "recorded, not-dp"),
+    ]
+    assert all(int(row[4]) >= int(row[1]) for row in rows), "smallest class"
+    assert all(0 <= float(row[-2]) <= 1 for row in rows), "AUC"
+    assert "This is not differential privacy" in first.out
+    assert [path.name for path in cards_of(first)] == ["card.md", "card.md"]
+    assert all("NOT DIFFERENTIALLY PRIVATE" in path.read_text() for path in cards_of(first))
+    stored = project.files("released")
+    again = project.cli_here("anonymize", "patients")
+    assert [row[-1] for row in lines_of(again)] == ["replayed, not-dp"] * 2
+    assert project.files("released") == stored
+    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
+    assert (account["releases"], account["not_dp"], account["spent"]) == ("2", "2", "0")
+    assert len(project.instance.get_runs()) == 1 + 3, "rows, two K and a comparison; nothing again"
+
+
+def test_methods_and_k_are_chosen_by_name_or_all_at_once(project: Project):
+    declare(project, WARD)
+    chosen = project.cli_here("anonymize", "patients", "--method", "mutual_information", "--k", "5")
+    assert [row[:2] for row in lines_of(chosen)] == [["mutual_information", "5"]]
+    everything = project.cli_here("anonymize", "patients", "--all")
+    assert [row[:2] for row in lines_of(everything)] == [
+        [name, k] for name in ("kjig", "mutual_information") for k in ("2", "5")
+    ]
+
+
+def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
+    declare(project)
+    assert_refused(
+        project.cli_here("anonymize", "patients"),
+        2,
+        "as tables of sensitive rows at several K together reveal more",
+    )
+    assert not project.home.root.exists()
+    result = project.cli_here("anonymize", "patients", "--k", "2")
+    assert (result.code, result.err) == (0, "")
+    ((_, k, *_, auc, state),) = lines_of(result)
+    assert (k, auc, state) == ("2", "–", "recorded, not-dp")
+    report = (project.home.reports / "patients.html").read_text(encoding="utf-8")
+    assert "ALSO RELEASED WITHOUT ε" in report
+    declare(project, k_anonymity={"methods": {"kjig": {}}, "partitions": ["5"]})
+    assert project.cli_here("anonymize", "patients").code == 0, "there is one K alone"
+
+
+WRONG: dict[str, tuple[Sequence[str], str]] = {
+    "an unknown data set": (["ward"], "There is no data set"),
+    "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or name"),
+    "an undeclared K": (["patients", "--k", "3"], "K of a table must be one of 2, 5, not 3"),
+    "no K": (["patients", "--k", "few"], "K: expected an integer"),
+    "an undeclared method": (["patients", "--method", "rfka"], "the method must be one of kjig"),
+    "all methods and one": (
+        ["patients", "--all", "--method", "kjig"],
+        "cannot be used with it: leave one out",
+    ),
+    "an unsafe snapshot": (
+        ["patients", "--k", "2", "--snapshot", "../x"],
+        "The name of a snapshot must have letters, digits",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "word"), WRONG.values(), ids=WRONG)
+def test_a_wrong_argument_is_refused_with_nothing_made(
+    arguments: Sequence[str], word: str, project: Project
+):
+    declare(project)
+    project.declare("rides", RIDES)
+    assert_refused(project.cli_here("anonymize", *arguments), 2, word)
+    assert not project.home.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("methods", "word"),
+    [
+        ({"kjigg": {}}, "the method must be one of"),
+        ({"kjig": {"trees": "5"}}, "kjig: a parameter must be one of shape, not 'trees'"),
+    ],
+)
+def test_a_wrong_method_is_named_before_anything_is_made(
+    methods: dict[str, dict[str, str]], word: str, project: Project
+):
+    declare(project, k_anonymity={"methods": methods})
+    check = ["data", "check", "datasets/patients.yaml"]
+    for command in (["run", "patients"], ["plan", "patients"], ["anonymize", "patients"], check):
+        assert_refused(project.cli_here(*command), 2, word)
+    assert not project.home.root.exists()
+
+
+def test_too_few_rows_end_in_one_line_and_exit_code_1(project: Project):
+    declare(project, rows=[*ROWS[:3], f"{SECRET},f,no"])
+    failed = project.cli_here("anonymize", "patients", "--k", "5")
+    assert_refused(failed, 1, "There are fewer rows than K=5")
+    assert not list(project.home.released.rglob("bundle.json"))
+    assert [entry.what for entry in project.ledger.not_dp_releases("ward")] == [
+        "patients/k_anonymous/kjig at K=5"
+    ]
+    assert SECRET not in failed.err
+    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
+    assert account["not_dp"] == "1"
+
+
+def test_check_plan_and_list_say_what_is_declared(project: Project):
+    declare(project)
+    line = "k-anonymous, by `anonymize`, without any ε: kjig, mutual_information at K = 2, 5"
+    assert line in project.cli_here("data", "check", "datasets/patients.yaml").out
+    assert line in project.cli_here("plan", "patients").out
+    listed = project.cli_here("data", "list").out.splitlines()[-1]
+    assert re.search("also released k-anonymous by `anonymize`, without ε: .*patients", listed)
+    assert not project.home.root.exists()

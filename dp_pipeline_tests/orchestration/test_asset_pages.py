@@ -36,7 +36,6 @@ def columns(page: dg.AssetSpec) -> dict[str, dg.TableColumn]:
 
 
 def sources(page: dg.AssetSpec) -> dict[str, set[str]]:
-    """Column → ``stage.column`` that it is made from."""
     lineage = page.metadata[LINEAGE]
     lineage = getattr(lineage, "value", lineage)
     return {
@@ -175,7 +174,6 @@ def test_columns_of_a_population_are_columns_of_the_asset_above(
 
 
 def changed(spec: DatasetSpec, other: DatasetSpec) -> set[str]:
-    """Return the assets whose code version differs."""
     others = pages(other)
     return {
         name for name, page in pages(spec).items() if page.code_version != others[name].code_version
@@ -206,9 +204,7 @@ def test_a_change_of_a_file_changes_the_code_that_reads_it(
     assert changed(homes, other) == assets
 
 
-def test_code_that_measures_changes_the_models_and_nothing_else(
-    homes: DatasetSpec, monkeypatch: pytest.MonkeyPatch
-):
+def test_code_that_measures_changes_the_models_and_nothing_else(homes: DatasetSpec, monkeypatch):
     before, version = pages(homes), releasing.code_version
 
     def other_version(rooms: tuple[str, ...]) -> str:

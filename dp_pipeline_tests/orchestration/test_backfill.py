@@ -27,13 +27,11 @@ PRICE = 2 * (Fraction("1.0") + 4 * Fraction("0.05"))
 
 
 def swept(project: Project, spec: DatasetSpec) -> list[bool]:
-    """One run of the job a partition, as a backfill makes them: which ended well."""
     job = backfill_job_name(spec)
     return [project.run_job(spec, job, epsilon).success for epsilon in EPSILONS]
 
 
 def reserved(project: Project) -> Counter[str]:
-    """How often each release was charged."""
     entries = project.ledger.entries("riders")
     return Counter(entry.what for entry in entries if entry.event == "reserve")
 
@@ -43,7 +41,7 @@ def spec(rides: Project) -> DatasetSpec:
     return rides.declare("rides", RIDES, **SWEPT)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: bool) -> None:
+def failing(monkeypatch, *, draws: tuple[int, ...], after: bool) -> None:
     """Some of the next draws end in an error, before or after their noise was drawn."""
     real, done = NoisyDrawing.draw, iter(range(100))
 
@@ -61,7 +59,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, *, draws: tuple[int, ...], after: b
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])
 def test_half_failed_backfill_pays_only_what_is_missing(
-    after: bool, rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    after: bool, rides: Project, spec: DatasetSpec, monkeypatch
 ):
     with monkeypatch.context() as patch:
         failing(patch, draws=(1, 4), after=after)
@@ -122,9 +120,7 @@ def test_a_backfill_before_rows_are_prepared_prepares_them_once(project: Project
     assert project.spent(spec) == PRICE
 
 
-def test_runs_that_prepare_the_same_rows_at_once_store_them_once(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_runs_that_prepare_the_same_rows_at_once_store_them_once(rides: Project, monkeypatch):
     spec, made = rides.declare("rides", RIDES), []
     real = prepare.store_parts
     forget_preparation(rides.snapshot(spec))

@@ -7,6 +7,7 @@ from hashlib import sha256
 import dagster as dg
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.ledger import Balance, Ledger
 from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
@@ -14,12 +15,7 @@ from dp_pipeline.orchestration.metadata import balance_metadata, budget_report
 from dp_pipeline.releases.account import open_population, require_snapshot
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.ledger.population import account, charge, in_windows, release, weekly
-from dp_pipeline_tests.orchestration.events import (
-    check_results,
-    failures,
-    materializations,
-    refusal,
-)
+from dp_pipeline_tests.orchestration.events import check_results, failures, metadata_of, refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
 from dp_pipeline_tests.raw.file_server import file_server
@@ -38,44 +34,51 @@ def test_more_than_is_left_is_refused_with_exit_code_3(project: Project):
     assert project.spent(spec) == Fraction("0.15")
 
 
-def test_exactly_what_is_left_is_granted(rides: Project):
-    spec = rides.declare("rides", RIDES)
+@pytest.fixture
+def nearly_spent(rides: Project, spec: DatasetSpec) -> Project:
+    """RIDES with 0.25 left of 3."""
     for _ in range(5):
         rides.publish(spec, new_draw=True)
+    return rides
+
+
+def test_exactly_what_is_left_is_granted(nearly_spent: Project, spec: DatasetSpec):
     # 0.1 + 0.05 into the 0.25 that is left; floats would have it left at 0.2499999999999996.
-    assert rides.publish(spec, epsilon="0.1").nano == 150_000_000
-    last = rides.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
-    assert rides.publish(last, epsilon="0.1").nano == 100_000_000
-    assert rides.ledger.balance("riders").remaining == 0
+    assert nearly_spent.publish(spec, epsilon="0.1").nano == 150_000_000
+    last = nearly_spent.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
+    assert nearly_spent.publish(last, epsilon="0.1").nano == 100_000_000
+    assert nearly_spent.ledger.balance("riders").remaining == 0
 
 
-def test_dagster_shows_a_refusal_as_one_line_and_a_table(rides: Project):
-    spec = rides.declare("rides", RIDES)
-    for _ in range(5):
-        rides.publish(spec, new_draw=True)
-    before = rides.files("released")
-    refused = rides.launch(spec, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
+def test_dagster_shows_a_refusal_as_one_line_and_a_table(nearly_spent: Project, spec: DatasetSpec):
+    before = nearly_spent.files("released")
+    new_draw = {"new_draw": True}
+    refused = nearly_spent.launch(spec, "dpqt_kmeans", partition="0.5", config=new_draw)
     line = "rides/dpqt_kmeans at ε=0.5 refused by riders: requested ε=0.55, spent 2.75, left 0.25, "
     assert refusal(refused).startswith(line + "ceiling 3; ")
     (failed,) = failures(refused)
     metadata = failed.user_failure_data.metadata
     assert metadata["exit_code"].value == 3
-    assert [(row.data["ε"], row.data["amount"]) for row in metadata["budget"].records] == [
-        ("requested", "0.55"), ("spent", "2.75"), ("left", "0.25"), ("ceiling", "3"),
-    ]  # fmt: skip
-    assert rides.files("released") == before, "a transcript was begun"
-    assert rides.spent(spec) == Fraction("2.75")
+    rows = {row.data["ε"]: row.data["amount"] for row in metadata["budget"].records}
+    assert rows == {"requested": "0.55", "spent": "2.75", "left": "0.25", "ceiling": "3"}
+    assert nearly_spent.files("released") == before, "a transcript was begun"
+    assert nearly_spent.spent(spec) == Fraction("2.75")
+    assert nearly_spent.launch(spec, "budget").success
+    results = {result.check_name: result for result in check_results(nearly_spent, spec)}
+    assert results[WITHIN].passed
+    assert results[WITHIN].severity == dg.AssetCheckSeverity.ERROR
+    assert not results[NOT_NEAR].passed
+    assert results[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
+    metadata = metadata_of(nearly_spent, spec, "budget")
+    assert "base64" in metadata["privacy/spending over time"].value
 
 
 def test_two_data_sets_on_one_population_share_its_account(released_rides: Project):
     project = released_rides
-    rides = project.declare("rides", RIDES)
     project.write_rows("walks.csv", ["rider,x,y", "ann,1,1", "zoe,2,2"])
     walks = project.declare("walks", RIDES, source={"kind": "csv", "path": "walks.csv"})
     project.run(walks, epsilons=["0.5"])
-    assert project.spent(rides) == project.spent(walks) == Fraction("1.1")
-    (account,) = project.ledger.populations()
-    assert account == "riders"
+    assert project.ledger.populations() == ("riders",)
     planned = plan_run(project.request(walks, new_draw=True))
     assert (planned.balance.spent, planned.remaining) == (Fraction("1.1"), Fraction("1.9"))
 
@@ -136,15 +139,13 @@ def test_download_protected_since_is_read_no_more(project: Project):
 def test_account_declared_otherwise_is_refused(change: dict[str, object], rides: Project):
     rides.publish(rides.declare("rides", RIDES))
     other = rides.declare("rides", RIDES, **change)
-    with pytest.raises(
-        DeclarationError, match=r"population riders: the account (has|was opened with)"
-    ):
+    line = r"population riders: the account (has|was opened with)"
+    with pytest.raises(DeclarationError, match=line):
         rides.run(other, new_draw=True)
     assert rides.ledger.balance("riders").spent == Fraction("0.55")
 
 
-def test_plan_prices_settled_releases_and_new_draws(rides: Project):
-    spec = rides.declare("rides", RIDES)
+def test_plan_prices_settled_releases_and_new_draws(rides: Project, spec: DatasetSpec):
     rides.publish(spec)
     planned = plan_run(rides.request(spec))
     assert [(release.state, release.cost) for release in planned.releases] == [
@@ -155,46 +156,34 @@ def test_plan_prices_settled_releases_and_new_draws(rides: Project):
     assert plan_run(rides.request(spec, snapshot="next")).total_cost == Fraction("0.7")
 
 
-# What the checks of an account say, for ever, of a month and of a window.
-
-
 @pytest.fixture
 def ledger(project: Project) -> Ledger:
     return project.ledger
 
 
-def verdicts(**amounts: str | None) -> tuple[bool, bool]:
-    """Whether an account is within its ceiling, and not near it."""
-    exact = {name: None if text is None else Fraction(text) for name, text in amounts.items()}
-    within, not_near = budget_checks(Balance(**exact))
-    return within.passed, not_near.passed
+YEAR, MONTH = {"ceiling": Fraction(1)}, {"ceiling": Fraction(1), "per_month": Fraction("0.1")}
 
 
 @pytest.mark.parametrize(
-    ("spent", "expected"),
+    ("limits", "spent", "expected"),
     [
-        ("0", (True, True)),
-        ("0.799999999", (True, True)),
-        ("0.8", (True, False)),
-        ("1", (True, False)),
-        ("1.000000001", (False, False)),
+        (YEAR, "0", (True, True)),
+        (YEAR, "0.799999999", (True, True)),
+        (YEAR, "0.8", (True, False)),
+        (YEAR, "1", (True, False)),
+        (YEAR, "1.000000001", (False, False)),
+        (MONTH, "0.079", (True, True)),
+        (MONTH, "0.08", (True, False)),
+        (MONTH, "0.11", (False, False)),
+        ({"ceiling": None}, "1000", (True, True)),
     ],
 )
-def test_a_warning_stands_from_80_percent_of_the_ceiling_on(spent: str, expected: tuple):
-    assert verdicts(ceiling="1", spent=spent) == expected
-
-
-@pytest.mark.parametrize(
-    ("month_spent", "expected"),
-    [("0.079", (True, True)), ("0.08", (True, False)), ("0.11", (False, False))],
-)
-def test_a_month_has_a_warning_of_its_own(month_spent: str, expected: tuple):
-    limits = {"ceiling": "1", "per_month": "0.1"}
-    assert verdicts(**limits, spent=month_spent, month_spent=month_spent) == expected
-
-
-def test_an_account_without_limits_is_never_near_them():
-    assert verdicts(ceiling=None, spent="1000", month_spent="1000") == (True, True)
+def test_a_warning_stands_from_80_percent_of_a_limit_on(
+    limits: dict[str, Fraction], spent: str, expected: tuple[bool, bool]
+):
+    balance = Balance(**limits, spent=Fraction(spent), month_spent=Fraction(spent))
+    within, not_near = budget_checks(balance)
+    assert (within.passed, not_near.passed) == expected
 
 
 def test_a_window_has_a_limit_of_its_own(ledger: Ledger):
@@ -208,13 +197,8 @@ def test_a_window_has_a_limit_of_its_own(ledger: Ledger):
 
 
 def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
-    balance = Balance(
-        ceiling=Fraction(3),
-        spent=Fraction(1),
-        per_month=Fraction(1),
-        month="2026-11",
-        month_spent=Fraction("0.25"),
-    )
+    limits = {"ceiling": Fraction(3), "per_month": Fraction(1), "month": "2026-11"}
+    balance = Balance(**limits, spent=Fraction(1), month_spent=Fraction("0.25"))
     (result, _) = budget_checks(balance)
     metadata = {name: entry.value for name, entry in result.metadata.items()}
     assert metadata == {
@@ -245,21 +229,3 @@ def test_budget_report_draws_charges_and_counts_verified_rows(ledger: Ledger):
     assert len(metadata["privacy/spending over time"].value) < 70_000
     (line,) = metadata["privacy/releases"].records
     assert (line.data["release"], line.data["sum"]) == ("trips/grid at ε=1", "1")
-
-
-def test_at_80_percent_the_report_is_yellow_in_dagster(rides: Project):
-    spec = rides.declare("rides", RIDES)
-    for _ in range(5):
-        rides.publish(spec, new_draw=True)
-    assert rides.launch(spec, "budget").success
-    values = {
-        result.check_name: result
-        for result in check_results(rides, spec)
-        if result.asset_key.path[1] == "budget"
-    }
-    assert values[WITHIN].passed
-    assert not values[NOT_NEAR].passed
-    assert values[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
-    assert values[WITHIN].severity == dg.AssetCheckSeverity.ERROR
-    (metadata,) = materializations(rides, spec)[dg.AssetKey(["rides", "budget"])][None]
-    assert "base64" in metadata["privacy/spending over time"].value

@@ -29,7 +29,6 @@ DECLARED: Mapping[str, Mapping[str, Any]] = {"plants": PLANTS, "rides": RIDES, "
 
 @pytest.fixture(scope="module", params=DECLARED)
 def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """A data set whose whole chain was run once."""
     project = Project(tmp_path_factory.mktemp(request.param))
     spec = project.declare(request.param, DECLARED[request.param])
     states = {outcome.state for outcome in project.run(spec)}
@@ -154,9 +153,8 @@ def test_mistakes_of_classifiers_are_exact_where_rows_are_public(project: Projec
 
 def test_a_run_shows_at_most_three_metrics(project: Project):
     project.declare("plants", PLANTS, label="colour", partitions=["1"], publish=None)
-    result = project.cli_here("run", "plants")
-    assert (result.code, result.err) == (0, "")
-    (head,) = [line for line in result.out.splitlines() if line.startswith(" model")]
+    result = project.command("run", "plants")
+    (head,) = [line for line in result.splitlines() if line.startswith(" model")]
     names = [name.strip() for name in re.split(r"\s{2,}", head.strip())]
     assert names == [
         "model", "ε", "NICV ratio", "NICV", "F (label)", "ε spent", "charged now", "state",

@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.release import code_version
-from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.patients import anonymized, ready
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
@@ -32,31 +30,21 @@ SECRET = "1902107770713359"
 
 
 @pytest.fixture(autouse=True)
-def environment(project_of_rides: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in project_of_rides.environment.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def project_of_rides(rides: Project) -> Project:
+def environment(rides: Project, monkeypatch) -> None:
     """RIDES prepared, and every place for its owner alone."""
     rides.home.root.chmod(0o700)
-    return rides
+    enter(rides, monkeypatch)
+
+
+def enter(project: Project, patch: pytest.MonkeyPatch) -> None:
+    for name, value in project.environment.items():
+        patch.setenv(name, value)
 
 
 @pytest.fixture
 def released(rides: Project, spec: DatasetSpec) -> DatasetSpec:
     rides.publish(spec)
     return spec
-
-
-@pytest.fixture
-def begun(rides: Project, spec: DatasetSpec) -> Path:
-    """The transcript of a release that was stopped after an answer."""
-    with stopped(1):
-        rides.publish(spec)
-    (path,) = rides.home.released.rglob("transcript.jsonl")
-    return path
 
 
 def check(*options: str) -> Result:
@@ -71,38 +59,28 @@ def faults(project: Project) -> list[Finding]:
     return [finding for finding in check_home(project.home) if finding.state == "fault"]
 
 
-# All is well.
-
-
 @pytest.mark.usefixtures("released")
 def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     before = rides.files()
     result = check()
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "no fault")
-    for words in (
-        "bundles: 1 of format 1",
-        "transcripts: 1 of format 1",
-        "manifests: 1 of format 1",
-        "ledger.head: in step",
-        "1 replayed at no cost",
-        f"1 made by {code_version()}",
-    ):
+    formats = [f"{kind}: 1 of format 1" for kind in ("bundles", "transcripts", "manifests")]
+    made = f"1 made by {code_version()}"
+    for words in (*formats, "ledger.head: in step", "1 replayed at no cost", made):
         assert words in " ".join(result.output.split()), words
+    document = json.loads(check("--json").output)
+    assert document["findings"] == [asdict(finding) for finding in check_home(rides.home)]
+    assert document["swept"] == []
     assert rides.files() == before
 
 
-@pytest.mark.usefixtures("released")
-def test_the_format_of_the_ledger_is_what_the_ledger_says(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_format_of_the_ledger_is_what_the_ledger_says(rides: Project, monkeypatch):
     # The number in the file may be older than the one in SQLite's journal beside it.
     monkeypatch.setattr(Ledger, "format", lambda _: 77)
     assert about(rides, "ledger")[0].text.startswith("format 77; ")
 
 
-def test_an_empty_home_is_well_and_nothing_is_made_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_an_empty_home_is_well_and_nothing_is_made_in_it(tmp_path: Path, monkeypatch):
     home = tmp_path / "empty" / "data"
     home.parent.mkdir()
     monkeypatch.setenv("DP_PIPELINE_HOME", str(home))
@@ -111,13 +89,6 @@ def test_an_empty_home_is_well_and_nothing_is_made_in_it(
     result = check()
     assert result.exit_code == 0, result.output
     assert not list(home.parent.iterdir())
-
-
-@pytest.mark.usefixtures("released")
-def test_machines_get_the_same_findings(rides: Project):
-    document = json.loads(check("--json").output)
-    assert document["findings"] == [asdict(finding) for finding in check_home(rides.home)]
-    assert document["swept"] == []
 
 
 def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: DatasetSpec):
@@ -130,9 +101,6 @@ def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: Da
     assert result.exit_code == 1
     assert SECRET not in result.output
     assert "manifest.json cannot be read: JSONDecodeError" in result.output
-
-
-# Formats.
 
 
 @pytest.mark.usefixtures("released")
@@ -148,9 +116,6 @@ def test_an_unknown_format_is_named_and_ends_nothing_else(rides: Project):
     assert "1 replayed at no cost" in [finding.text for finding in about(rides, "releases")]
 
 
-# The ledger.
-
-
 @pytest.mark.usefixtures("released")
 def test_head_on_the_ledgers_disk_is_a_note_a_lost_one_a_fault(rides: Project):
     notes = [finding for finding in about(rides, "ledger") if finding.state == "note"]
@@ -158,9 +123,6 @@ def test_head_on_the_ledgers_disk_is_a_note_a_lost_one_a_fault(rides: Project):
     (rides.home.root / "ledger.head").unlink()
     assert {finding.topic for finding in faults(rides)} >= {"ledger", "releases"}
     assert about(rides, "permissions"), "the rest is looked at"
-
-
-# Permissions.
 
 
 @pytest.mark.parametrize("place", ["", "ledger", "ledger/keys", "raw", "raw/rides"])
@@ -174,12 +136,9 @@ def test_open_permissions_are_named_with_their_command(place: str, rides: Projec
     assert not faults(rides)
 
 
-def test_a_home_as_git_makes_it_is_closed_at_its_first_use(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_home_as_git_makes_it_is_closed_at_its_first_use(project: Project, monkeypatch):
     """Before it nothing private is in it; later whoever opens it wants readers to enter it."""
-    for name, value in project.environment.items():
-        monkeypatch.setenv(name, value)
+    enter(project, monkeypatch)
     root, spec = project.home.root, project.declare("rides", RIDES)
     root.mkdir()
     root.chmod(0o755)
@@ -189,9 +148,6 @@ def test_a_home_as_git_makes_it_is_closed_at_its_first_use(
     root.chmod(0o755)
     open_population(spec, project.home)
     assert [finding.topic for finding in faults(project)] == ["permissions"]
-
-
-# Leftovers.
 
 
 def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: DatasetSpec):
@@ -208,23 +164,18 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
         path.write_bytes(b"half")
         path.chmod(0o600)
     other_files = {path: content for path, content in rides.files().items() if ".tmp" not in path}
-    assert not [finding for finding in faults(rides) if finding.topic == "leftovers"], (
-        "young: perhaps in use"
-    )
+    assert not faults(rides), "young: perhaps in use"
     before = time.time() - 2 * 24 * 3600
     for path in (*leftovers, *leftovers[0].iterdir()):
         os.utime(path, (before, before))
-    fault_list = [finding for finding in faults(rides) if finding.topic == "leftovers"]
-    assert {one.text.removesuffix(" was left by a killed run") for one in fault_list} == set(
-        map(str, leftovers)
-    )
-    assert {one.remedy for one in fault_list} == {"dp-pipeline check --sweep"}
+    assert {(fault.text, fault.remedy) for fault in faults(rides)} == {
+        (f"{path} was left by a killed run", "dp-pipeline check --sweep") for path in leftovers
+    }
     assert check().exit_code == 1
     result = check("--sweep")
     assert result.exit_code == 0, result.output
     assert not any(path.exists() for path in leftovers)
-    gone = {str(path.relative_to(rides.folder)) for path in leftovers}
-    assert rides.files() == {path: other_files[path] for path in other_files if path not in gone}
+    assert rides.files() == other_files
 
 
 def test_a_run_sweeps_what_a_killed_one_left_of_the_same_release(
@@ -246,9 +197,6 @@ def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
     assert note.remedy == "dp-pipeline run rides --snapshot half"
 
 
-# Releases.
-
-
 def test_unfinished_release_is_named_with_its_command(
     rides: Project, spec: DatasetSpec, begun: Path
 ):
@@ -265,42 +213,38 @@ def test_unfinished_release_is_named_with_its_command(
 
 @pytest.mark.usefixtures("spec", "begun")
 def test_somebody_who_is_at_work_is_left_alone(rides: Project):
-    key = next(str(entry.key) for entry in rides.ledger.entries() if entry.key)
+    (key,) = rides.ledger.unfinished()
     with rides.ledger._book.store.holding(key):
         (note,) = [finding for finding in about(rides, "releases") if finding.state == "note"]
     assert note.text.endswith("a process draws it now")
 
 
-def other_questions(_: Project, __: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
-
-
-def other_model(**changes: str) -> Callable[[Project, Path, pytest.MonkeyPatch], object]:
-    models = {"dpqt_kmeans": {**RIDES["models"]["dpqt_kmeans"], **changes}}
-    return lambda project, _, __: project.declare("rides", RIDES, models=models)
-
-
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("changes", "words"),
     [
-        (other_questions, "charged and cannot be finished now: the next stored answer"),
-        (other_questions, f"finish it with {code_version()}, or give it up by `dp-pipeline budget"),
-        (other_model(nominal_rows="50"), "nominal_rows: was 40, is 50: declare it as it was"),
-        (other_model(k="2"), "was started with"),
-        (lambda _, path, __: path.unlink(), "its answers are lost"),
+        ({"nominal_rows": "50"}, "nominal_rows: was 40, is 50: declare it as it was"),
+        ({"k": "2"}, "was started with"),
     ],
-    ids=["questions", "remedy", "a measured parameter", "another parameter", "answers"],
 )
-def test_unfinished_release_that_a_run_cannot_finish_is_named(
-    change: Callable[..., object],
-    words: str,
-    rides: Project,
-    begun: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_unfinished_release_of_another_declaration_is_named(
+    changes: dict[str, str], words: str, rides: Project, begun: Path
 ):
-    change(rides, begun, monkeypatch)
+    models = {"dpqt_kmeans": {**RIDES["models"]["dpqt_kmeans"], **changes}}
+    rides.declare("rides", RIDES, models=models)
     (fault,) = faults(rides)
     assert words in fault.text
+    begun.unlink()
+    (fault,) = faults(rides)
+    assert "its answers are lost" in fault.text
+
+
+@pytest.mark.usefixtures("begun")
+def test_unfinished_release_of_other_questions_is_named(rides: Project, monkeypatch):
+    monkeypatch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
+    (fault,) = faults(rides)
+    assert "charged and cannot be finished now: the next stored answer" in fault.text
+    remedy = f"finish it with {code_version()}, or give it up by `dp-pipeline budget"
+    assert remedy in fault.text
 
 
 @dataclass(frozen=True)
@@ -309,15 +253,13 @@ class MoreParameters(DpqtKMeans):
 
 
 @pytest.mark.usefixtures("released")
-def test_new_charges_by_other_code_are_announced(rides: Project, monkeypatch: pytest.MonkeyPatch):
+def test_new_charges_by_other_code_are_announced(rides: Project, monkeypatch):
     assert about(rides, "releases")[0].text == "1 replayed at no cost"
     monkeypatch.setitem(MODELS, "dpqt_kmeans", MoreParameters)
     findings = about(rides, "releases")
     assert findings[0].text == "1 charged anew by the next run"
-    assert findings[-1].text == (
-        "rides/dpqt_kmeans at ε=0.5: a run would charge it anew: least: was not there, is 2"
-    )
-    assert findings[-1].state == "note"
+    words = "rides/dpqt_kmeans at ε=0.5: a run would charge it anew: least: was not there, is 2"
+    assert (findings[-1].state, findings[-1].text) == ("note", words)
 
 
 @pytest.mark.usefixtures("released")
@@ -337,17 +279,12 @@ def test_what_no_file_requests_any_more_stays_and_costs_nothing(rides: Project):
     assert {finding.state for finding in findings} == {"ok"}
 
 
-def test_each_kind_of_release_is_compared_with_its_own_code(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    for name, value in project.environment.items():
-        monkeypatch.setenv(name, value)
-    patients = ready(project)
-    anonymized(project, patients)
+def test_each_kind_of_release_is_compared_with_its_own_code(project: Project, monkeypatch):
+    enter(project, monkeypatch)
+    anonymized(project, ready(project))
     code = KAnonymousRelease.version()
     assert code != code_version()
     assert f"1 made by {code}" in [finding.text for finding in about(project, "releases")]
     monkeypatch.setattr(KAnonymousRelease, "version", lambda: "other code")
-    assert f"1 made by {code}; this is other code" in [
-        finding.text for finding in about(project, "releases")
-    ]
+    texts = [finding.text for finding in about(project, "releases")]
+    assert f"1 made by {code}; this is other code" in texts

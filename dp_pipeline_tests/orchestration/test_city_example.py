@@ -30,7 +30,6 @@ EXECUTION = {"execution": {"config": {"multiprocess": FORKED}}}
 
 @pytest.fixture
 def city(tmp_path: Path) -> Path:
-    """A copy of the example, with a Dagster home of its own."""
     folder = tmp_path / "city"
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", "data"))
     (tmp_path / "dagster").mkdir()
@@ -57,7 +56,6 @@ def run_in(city: Path, *command: str, **settings: str) -> subprocess.CompletedPr
 
 
 def dagster(city: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """One of Dagster's commands."""
     return run_in(city, sys.executable, "-m", "dagster", *words)
 
 
@@ -100,7 +98,6 @@ def dg_command() -> str:
 
 
 def run_dg(city: Path, program: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """One of `dg`'s commands, which has to end well."""
     path = os.pathsep.join((str(Path(program).parent), os.environ["PATH"]))
     done = run_in(city, program, *words, PATH=path, DG_CLI_DISABLE_TELEMETRY="1")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,14 +19,12 @@ KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
 
 @pytest.fixture
 def drawn(rides: Project) -> tuple[Project, DatasetSpec]:
-    """One release by the code of today, through Dagster."""
     spec = rides.declare("rides", RIDES)
     assert rides.launch(spec, KEY.path[1], partition="0.5").success
     return rides, spec
 
 
 def newest_tags(project: Project) -> dict[str, str]:
-    """Tags of the newest materialization."""
     (record,) = project.instance.fetch_materializations(KEY, limit=1).records
     assert record.asset_materialization is not None
     return dict(record.asset_materialization.tags or {})
@@ -37,9 +35,7 @@ def defined(project: Project, spec: DatasetSpec) -> str | None:
     return graph.get(KEY).code_version
 
 
-def test_only_a_new_draw_under_newer_code_has_the_newer_version(
-    drawn, monkeypatch: pytest.MonkeyPatch
-):
+def test_only_a_new_draw_under_newer_code_has_the_newer_version(drawn, monkeypatch):
     project, spec = drawn
     first = newest_tags(project)
     assert first["dagster/code_version"] == defined(project, spec)
@@ -91,8 +87,7 @@ def test_an_edit_of_bounds_is_shown_from_the_rows_on(project: Project):
     assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
 
 
-def test_a_snapshot_is_reported_apart_by_its_name_alone(rides: Project):
-    spec = rides.declare("rides", RIDES)
+def test_a_snapshot_is_reported_apart_by_its_name_alone(rides: Project, spec: DatasetSpec):
     key = dg.AssetKey(["rides", "ingested"])
 
     def version(snapshot: str) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -27,12 +28,16 @@ URL = "postgresql://ana:secret@127.0.0.1:1/history"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Of a project that declares nothing of Dagster."""
+def home(tmp_path: Path, monkeypatch) -> Home:
     # Set first, so that what is set on the way is taken back.
     for name in ("DAGSTER_HOME", "DP_PIPELINE_DAGSTER"):
         monkeypatch.setenv(name, "")
     return Home(tmp_path / "data")
+
+
+@pytest.fixture
+def declared(home: Home) -> Path:
+    return home.root.parent / "dagster.yaml"
 
 
 def settings(folder: Path) -> dict[str, object]:
@@ -45,20 +50,22 @@ def test_default_history_is_a_quiet_folder_beside_the_home(home: Home):
     assert settings(folder) == {"telemetry": {"enabled": False}, "nux": {"enabled": False}}
 
 
-def test_settings_of_project_are_taken_once_and_then_left_alone(home: Home):
-    declared = home.root.parent / "dagster.yaml"
-    declared.write_text("telemetry: {enabled: false}\nretention: {}\n", encoding="utf-8")
+@pytest.mark.parametrize("text", ["", "# Nothing is to be another one.\n", "nux: {}\n"])
+def test_settings_of_project_are_taken_once_and_then_left_alone(
+    home: Home, declared: Path, text: str
+):
+    own = {"retention": {}, "storage": {"sqlite": {"base_dir": "/srv/history"}}}
+    declared.write_text(yaml.safe_dump(own), encoding="utf-8")
     folder = make_dagster_home(home)
-    assert "retention" in settings(folder)
-    (folder / "dagster.yaml").write_text("nux: {enabled: false}\n", encoding="utf-8")
+    assert settings(folder) == own
+    (folder / "dagster.yaml").write_text(text, encoding="utf-8")
     make_dagster_home(home)
-    assert settings(folder) == {"nux": {"enabled": False}}
+    assert (folder / "dagster.yaml").read_text(encoding="utf-8") == text
 
 
 def test_server_is_named_by_its_variable_without_a_password(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, declared: Path, monkeypatch
 ):
-    declared = home.root.parent / "dagster.yaml"
     declared.write_text("nux:\n  enabled: false", encoding="utf-8")
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
     folder = make_dagster_home(home)
@@ -67,9 +74,7 @@ def test_server_is_named_by_its_variable_without_a_password(
     make_dagster_home(home)
 
 
-def test_home_that_began_in_files_is_not_carried_on_by_server(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-):
+def test_home_that_began_in_files_is_not_carried_on_by_server(home: Home, monkeypatch):
     make_dagster_home(home)
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
     with pytest.raises(DeclarationError, match="keeps the run history in files in its") as refusal:
@@ -78,30 +83,12 @@ def test_home_that_began_in_files_is_not_carried_on_by_server(
     assert "secret" not in str(refusal.value)
 
 
-def test_home_that_began_on_server_is_not_carried_on_in_files(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-):
+def test_home_that_began_on_server_is_not_carried_on_in_files(home: Home, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
     make_dagster_home(home)
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", "")
     with pytest.raises(DeclarationError, match="DP_PIPELINE_DAGSTER must hold an address"):
         make_dagster_home(home)
-
-
-def test_a_storage_of_the_custodians_own_is_kept(home: Home):
-    own = {"sqlite": {"base_dir": "/srv/history"}}
-    declared = home.root.parent / "dagster.yaml"
-    declared.write_text(yaml.safe_dump({"storage": own}), encoding="utf-8")
-    assert settings(make_dagster_home(home)) == {"storage": own}
-
-
-@pytest.mark.parametrize("text", ["", "# Nothing is to be another one.\n"])
-def test_empty_settings_are_left_as_they_are(home: Home, text: str):
-    own = home.root.parent / ".dagster_home" / "dagster.yaml"
-    own.parent.mkdir()
-    own.write_text(text, encoding="utf-8")
-    make_dagster_home(home)
-    assert own.read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize(
@@ -125,16 +112,13 @@ def test_what_is_no_settings_is_refused_in_one_line(home: Home, content: bytes, 
     assert "\n" not in str(refusal.value)
 
 
-def test_a_project_file_that_is_no_text_is_named_itself(home: Home):
-    declared = home.root.parent / "dagster.yaml"
+def test_a_project_file_that_is_no_text_is_named_itself(home: Home, declared: Path):
     declared.write_bytes(b"\xff\xfe")
     with pytest.raises(DeclarationError, match=f"^{declared} must .* it is not UTF-8 text"):
         make_dagster_home(home)
 
 
-def test_silent_server_is_one_line_without_its_password(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-):
+def test_silent_server_is_one_line_without_its_password(home: Home, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
     wrong = "DP_PIPELINE_DAGSTER: the server postgresql://127"
     with pytest.raises(PipelineError, match=wrong) as refusal:
@@ -143,9 +127,7 @@ def test_silent_server_is_one_line_without_its_password(
     assert "\n" not in str(refusal.value)
 
 
-def test_history_of_run_is_on_server_and_not_in_folder(
-    home: Home, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_history_of_run_is_on_server_and_not_in_folder(home: Home, postgres_url: str, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", postgres_url)
 
     @dg.asset
@@ -182,7 +164,6 @@ def make_history_without_a_lock(folder: Path) -> None:
 
 
 def codes_of_three(folder: Path, work: Callable[[Path], None]) -> list[int]:
-    """How three commands end that start at the same moment, in a project without a history."""
     words = [folder / str(number) for number in range(3)]
     for text in words:
         text.mkdir()
@@ -213,10 +194,9 @@ def test_a_silent_run_is_waited_for_and_then_ended(
     hours: tuple[float, float],
     state: dg.DagsterRunStatus,
     home: Home,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch,
 ):
-    ours = (Path(__file__).parents[2] / "dagster.yaml").read_text(encoding="utf-8")
-    (home.root.parent / "dagster.yaml").write_text(ours, encoding="utf-8")
+    shutil.copy(Path(__file__).parents[2] / "dagster.yaml", home.root.parent)
     with dagster_instance(home) as instance:
         run = a_silent_run(instance, last)
         seen = [looked_at(instance, run, hour, monkeypatch) for hour in hours]
@@ -235,19 +215,17 @@ def a_silent_run(instance: dg.DagsterInstance, last: dg.DagsterEventType) -> str
 
 
 def looked_at(
-    instance: dg.DagsterInstance, run: str, hours: float, monkeypatch: pytest.MonkeyPatch
+    instance: dg.DagsterInstance, run: str, hours: float, monkeypatch
 ) -> dg.DagsterRunStatus:
     """What the daemon makes of a run so long after its start."""
     later = time.time() + 3600 * hours
     monkeypatch.setattr(run_monitoring, "get_current_timestamp", lambda: later)
-    record = instance.get_run_record_by_id(run)
-    assert record is not None
+    record: Any = instance.get_run_record_by_id(run)
     workspace: Any = None
     daemon = logging.getLogger("daemon")
     if record.dagster_run.status is dg.DagsterRunStatus.STARTING:
         run_monitoring.monitor_starting_run(instance, record, daemon)
     else:
         run_monitoring.monitor_started_run(instance, workspace, record, daemon)
-    stored_run = instance.get_run_by_id(run)
-    assert stored_run is not None
+    stored_run: Any = instance.get_run_by_id(run)
     return stored_run.status

@@ -64,7 +64,6 @@ def definitions(specs: tuple[DatasetSpec, ...], tmp_path_factory: pytest.TempPat
 
 
 def defined(spec: DatasetSpec) -> dg.Definitions:
-    """One data set with resources that point nowhere."""
     return definitions_of(spec, Home(Path("nowhere")))
 
 
@@ -73,7 +72,6 @@ def of(specs: tuple[DatasetSpec, ...], name: str) -> DatasetSpec:
 
 
 def names_of(spec: DatasetSpec) -> set[str]:
-    """The assets of one data set, without its prefix."""
     assets = defined(spec).resolve_asset_graph().get_all_asset_keys()
     assert {key.path[0] for key in assets} == {spec.name}
     return {"/".join(key.path[1:]) for key in assets}
@@ -219,9 +217,7 @@ def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Projec
         chain_definitions(spec)
 
 
-def test_dagster_reads_definitions_that_environment_names(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_dagster_reads_definitions_that_environment_names(project: Project, monkeypatch):
     project.declare("rides", RIDES)
     for name, value in project.environment.items():
         monkeypatch.setenv(name, value)
@@ -235,16 +231,14 @@ def test_dagster_reads_definitions_that_environment_names(
     dg.Definitions.validate_loadable(defs)
 
 
-def test_definitions_without_a_home_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_definitions_without_a_home_are_refused(tmp_path: Path, monkeypatch):
     monkeypatch.delenv("DP_PIPELINE_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DeclarationError, match=r"is not in a project.*workspace\.yaml"):
         Pipeline.from_environment()
 
 
-def test_a_data_set_file_that_is_refused_takes_no_other_away(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_data_set_file_that_is_refused_takes_no_other_away(project: Project, monkeypatch):
     project.declare("plants", PLANTS)
     project.write_declaration("rides", RIDES, ceiling={"total": "0.2"})
     project.write_declaration("homes", HOMES, models={"independent": {"depth": "9"}})

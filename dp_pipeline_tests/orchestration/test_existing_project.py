@@ -15,29 +15,24 @@ import yaml
 from dagster.components.core import package_entry
 from dagster.components.testing.utils import create_defs_folder_sandbox
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.dagster import RESOURCE, DataSets, dataset_definitions, pipeline_resource
 from dp_pipeline.orchestration.common import one_line_failures
 from dp_pipeline.releases.home import HOME_VARIABLE
 from dp_pipeline_tests.orchestration.events import failures, refusal
-from dp_pipeline_tests.orchestration.projects import PLANTS, QUIET, RIDES, Project
-
-FREE = {"comparison", "published", "budget"}
-"""Reports, which spend nothing."""
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, QUIET, RIDES, Project
 
 RELEASED = Fraction("0.55")
 """RIDES at ε = 0.5, evaluated."""
 
 
 class Unused(dg.IOManager):
-    """An I/O manager that must not be asked."""
-
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         raise AssertionError(f"asked to store {context.asset_key.to_user_string()}: {obj!r}")
 
-    def load_input(self, context: dg.InputContext) -> object:
-        raise AssertionError(f"asked to load {context.asset_key.to_user_string()}")
+    load_input = handle_output  # type: ignore[assignment]
 
 
 @dg.asset
@@ -47,19 +42,17 @@ def rain(pipeline: dg.ResourceParam[int]) -> dg.MaterializeResult:
 
 
 def own(**more: Any) -> dg.Definitions:
-    """What a project has before."""
     return dg.Definitions(assets=[rain], resources={"pipeline": 40, **more})
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(monkeypatch) -> None:
     for name in (HOME_VARIABLE, "DP_PIPELINE_NOISE"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def file(project: Project) -> Path:
-    """The file of RIDES."""
     project.declare("rides", RIDES)
     return project.datasets / "rides.yaml"
 
@@ -85,12 +78,7 @@ def test_project_keeps_its_own_and_our_jobs_run_in_one_process(project: Project,
     prepare = definitions.resolve_job_def("rides_prepare")
     selected = {key.path[-1] for key in prepare.asset_layer.selected_asset_keys}
     assert selected == {"ingested", "validated", "normalized"}, "none of the project's"
-
-
-def test_data_set_comes_with_checks_jobs_and_schedule_off(project: Project, file: Path):
-    definitions = merged(project, file)
-    jobs = {job.name for job in definitions.resolve_all_job_defs()}
-    assert {"rides_prepare", "rides_epsilon_backfill", "rides_report"} <= jobs
+    assert {"rides_prepare", "rides_epsilon_backfill", "rides_report"} <= {*ours}
     (schedule,) = definitions.schedules or []
     assert schedule.name == "rides_weekly"
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
@@ -104,9 +92,8 @@ def test_two_data_sets_of_two_calls_share_one_resource(project: Project, file: P
     definitions = merged(project, file, own(), plants)
     groups = {key.path[0] for key in definitions.resolve_asset_graph().get_all_asset_keys()}
     assert groups == {"rain", "rides", "plants"}
-    in_one_call = dataset_definitions(
-        file, str(project.datasets / "plants.yaml"), home=project.home.root
-    )
+    both = (file, str(project.datasets / "plants.yaml"))
+    in_one_call = dataset_definitions(*both, home=project.home.root)
     assert in_one_call.resources == {RESOURCE: (plants.resources or {})[RESOURCE]}
     assert len(in_one_call.assets or []) == len(definitions.assets or []) - 1
     names = {sensor.name for sensor in definitions.sensors or []}
@@ -153,9 +140,7 @@ def test_what_is_requested_wrongly_is_refused_in_one_line(
         dataset_definitions(home="/tmp")
 
 
-def test_home_beside_one_that_variable_names_is_refused(
-    project: Project, file: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_home_beside_one_that_variable_names_is_refused(project: Project, file: Path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
     assert pipeline_resource() is pipeline_resource(home=project.home.root)
     with pytest.raises(DeclarationError, match=f"which {HOME_VARIABLE} names"):
@@ -172,29 +157,29 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("wrong", [*WRONG, "not YAML", "no file", "no name", "no variable"])
 def test_data_set_refused_is_shown_and_takes_nothing_away(
-    wrong: str, project: Project, file: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: str, project: Project, file: Path, monkeypatch
 ):
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
     project.declare("plants", PLANTS)
-    named: str | Path = file
     changes, words = WRONG.get(wrong, ({}, ""))
     project.write_declaration("rides", RIDES, **changes)
+    named: dict[str, tuple[str | Path, str]] = {
+        "no file": (project.folder / "rides.yaml", ""),
+        "no name": ("trip", "did you mean trips"),
+        "no variable": ("adult", "DP_PIPELINE_DATA"),
+    }
     if wrong == "not YAML":
         file.write_text("name: [", encoding="utf-8")
-    elif not changes:
-        named = {"no file": project.folder / "rides.yaml", "no name": "trip"}.get(wrong, "adult")
-        words = {"no name": "did you mean trips", "no variable": "DP_PIPELINE_DATA"}.get(wrong, "")
-    home = project.home.root
-    ours = dataset_definitions(named, project.datasets / "plants.yaml", home=home)
+    name, words = named.get(wrong, (file, words))
+    ours = dataset_definitions(name, project.datasets / "plants.yaml", home=project.home.root)
     definitions = dg.Definitions.merge(own(), ours)
     dg.Definitions.validate_loadable(definitions)
     graph = definitions.resolve_asset_graph()
     assert {rain.key, dg.AssetKey(["plants", "budget"])} <= graph.get_all_asset_keys()
     (refused,) = [key for key in graph.get_all_asset_keys() if key.path[-1] == "refused"]
     asset = graph.get(refused)
-    assert refused.path[0] == Path(named).stem
-    assert not asset.is_executable
-    assert asset.group_name == f"{refused.path[0]}_refused"
+    assert refused.path[0] == Path(name).stem
+    assert (asset.is_executable, asset.group_name) == (False, f"{refused.path[0]}_refused")
     assert words in (asset.description or "")
     assert "\n" not in (asset.description or "")
 
@@ -235,7 +220,6 @@ def test_the_code_of_the_page_loads_as_it_stands_there(number: int, project: Pro
     exec(compile(BLOCKS[number], str(PAGE), "exec"), names)
     definitions: Any = names["defs"]
     dg.Definitions.validate_loadable(definitions)
-    assert definitions.resolve_job_def("rides_prepare")
     assert definitions.resolve_job_def("rides_prepare").executor_def.name == "in_process"
     executor = definitions.resolve_implicit_global_asset_job_def().executor_def
     assert (executor.name == "multiprocess") == ("multiprocess_executor" in BLOCKS[number])
@@ -273,12 +257,7 @@ def test_a_scaffolded_component_has_a_data_set_that_loads(form: Literal["yaml", 
 
 
 VISITS = {
-    **PLANTS,
-    "description": "Visits of one clinic.",
-    "population": "patients",
-    "purpose": "release",
-    "ceiling": {"total": "3"},
-    "one_hot": "false",
+    **HOMES,
     "attributes": {"ward": {"levels": ["a", "b"]}, "age": {"bounds": ["0", "90"], "bins": "3"}},
     "partitions": ["0.5"],
     "models": {"independent": {}},
@@ -298,40 +277,32 @@ def test_a_table_of_duckdb_becomes_a_release_by_yaml_alone(project: Project):
 
     source = {"kind": "sql", "database": "duckdb:///clinic.duckdb", "query": "SELECT * FROM visits"}
     project.write_declaration("visits", VISITS, source=source)
-    defs = {
-        "type": "dp_pipeline.dagster.DataSets",
-        "attributes": {
-            "files": [str(project.datasets / "visits.yaml")],
-            "home": str(project.home.root),
-            "deps": ["analytics/visits"],
-            "translation": {"owners": ["team:privacy"]},
-        },
+    attributes = {
+        "files": [str(project.datasets / "visits.yaml")],
+        "home": str(project.home.root),
+        "deps": ["analytics/visits"],
+        "translation": {"owners": ["team:privacy"]},
     }
+    defs = {"type": "dp_pipeline.dagster.DataSets", "attributes": attributes}
+    keys = ["ingested", "validated", "normalized", "discretized", "independent"]
+    first = dg.define_asset_job("first", ["analytics/visits"])
+    second = dg.define_asset_job("second", [dg.AssetKey(["visits", key]) for key in keys])
     with create_defs_folder_sandbox() as sandbox:
         path = sandbox.scaffold_component(component_cls=DataSets, defs_yaml_contents=defs)
         with sandbox.load_component_and_build_defs(path) as (_, ours):
-            merged_definitions = dg.Definitions.merge(dg.Definitions(assets=[visits]), ours)
-            graph = merged_definitions.resolve_asset_graph()
+            theirs = dg.Definitions(assets=[visits], jobs=[first, second])
+            definitions = dg.Definitions.merge(theirs, ours)
+            graph = definitions.resolve_asset_graph()
             ingested = graph.get(dg.AssetKey(["visits", "ingested"]))
-            assert ingested.parent_keys == {dg.AssetKey(["analytics", "visits"])}
-            assert all(
-                graph.get(key).owners == ["team:privacy"]
-                for key in graph.get_all_asset_keys()
-                if key.path[0] == "visits"
-            )
-            keys = ["ingested", "validated", "normalized", "discretized", "independent"]
-            selected = [dg.AssetKey(["visits", key]) for key in keys]
-            for selection, partition in ((["analytics/visits"], None), (selected, "0.5")):
-                job = dg.define_asset_job("chosen", selection)
-                done = (
-                    dg.Definitions.merge(merged_definitions, dg.Definitions(jobs=[job]))
-                    .resolve_job_def("chosen")
-                    .execute_in_process(
-                        instance=project.instance, partition_key=partition, run_config=QUIET
-                    )
+            assert ingested.parent_keys == {visits.key}
+            owned = graph.get_all_asset_keys() - {visits.key}
+            assert all(graph.get(key).owners == ["team:privacy"] for key in owned)
+            for job, partition in (("first", None), ("second", "0.5")):
+                done = definitions.resolve_job_def(job).execute_in_process(
+                    instance=project.instance, partition_key=partition, run_config=QUIET
                 )
                 assert done.success
-    assert project.ledger.balance("patients").spent == Fraction("0.5")
+    assert project.ledger.balance("town").spent == Fraction("0.5")
 
 
 def test_dg_lists_the_component():
@@ -365,8 +336,7 @@ def test_the_projects_io_manager_is_never_asked(project: Project, file: Path):
 
 
 @pytest.mark.chain
-def test_refusal_is_not_retried_by_a_job_that_retries(rides: Project):
-    spec = rides.declare("rides", RIDES)
+def test_refusal_is_not_retried_by_a_job_that_retries(rides: Project, spec: DatasetSpec):
     rides.spend("2.9")
     definitions = merged(rides, rides.datasets / "rides.yaml", own(), theirs("dpqt_kmeans"))
     assert "refused by" in refusal(job_of(definitions, rides))

@@ -34,7 +34,6 @@ def forget_the_ledger(project: Project) -> None:
 
 
 def another(project: Project, **changes: object) -> DatasetSpec:
-    """A data set of another name."""
     project.datasets.mkdir(exist_ok=True)
     project.write_rows("other.csv", ["rider,x,y", "ann,1,1"])
     return project.declare("tours", {**RIDES, **OTHER}, **changes)
@@ -42,7 +41,6 @@ def another(project: Project, **changes: object) -> DatasetSpec:
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:
-    """RIDES, prepared and nothing released."""
     spec = project.declare("rides", RIDES)
     project.prepare(spec)
     return spec
@@ -190,7 +188,7 @@ def test_releases_of_an_unreadable_population_are_refused(name: str, project: Pr
 
 
 def test_a_population_that_the_ledger_knows_is_not_looked_for(
-    project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    project: Project, spec: DatasetSpec, monkeypatch
 ):
     def looked(*_: object) -> None:
         raise AssertionError("the home was searched")
@@ -242,9 +240,7 @@ def test_a_data_set_of_releases_does_not_become_a_benchmark(project: Project):
         open_population(spec, project.home)
 
 
-def test_rows_name_their_population_before_they_are_stored(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_name_their_population_before_they_are_stored(project: Project, monkeypatch):
     spec = project.declare("rides", RIDES)
     with monkeypatch.context() as patch, pytest.raises(Crash):
         patch.setattr("dp_pipeline.raw.snapshot.Snapshot.store_table", crash)
@@ -254,9 +250,7 @@ def test_rows_name_their_population_before_they_are_stored(
     project.prepare(spec)
 
 
-def test_releases_that_cannot_be_listed_are_not_taken_for_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_releases_that_cannot_be_listed_are_not_taken_for_none(tmp_path: Path, monkeypatch):
     home = Home(tmp_path)
     assert list(find_traces(home)) == []
     closed = home.released / "rides"

@@ -20,11 +20,12 @@ from dp_pipeline.releases import outcome
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.reporting.metrics import QualityRow
-from dp_pipeline_tests.orchestration.events import entries, failures, materializations, refusal
+from dp_pipeline_tests.orchestration.events import entries, materializations, refusal
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
+RAW_STAGES = ("ingested", "validated", "normalized", "discretized")
 RAW_KEYS = {"snapshot", "source", "stage"}
 NOISY_COUNT = "dagster/row_count"
 SECRET = "1902107770713359"
@@ -36,14 +37,10 @@ ROWS, KEPT = 1237, 1234
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec]]:
     """A release by every model, over a number of rows that nothing else is equal to."""
     project = Project(tmp_path_factory.mktemp("leaks"))
-    attributes = {
-        "x": {"bounds": ["0", "8"], "bins": "4"},
-        "y": {"bounds": ["0", "4"], "bins": "2"},
-    }
+    x, y = {"bounds": ["0", "8"], "bins": "4"}, {"bounds": ["0", "4"], "bins": "2"}
     models = {"dpqt_kmeans": {"k": "3"}, "eug_kmeans": {"k": "3"}, "independent": {}}
-    spec = project.declare(
-        "rides", RIDES, attributes=attributes, models=models, ceiling={"total": "9"}
-    )
+    changes = {"attributes": {"x": x, "y": y}, "models": models, "ceiling": {"total": "9"}}
+    spec = project.declare("rides", RIDES, **changes)
     rows = [f"rider{n % 617},{n % 83 / 11:.5f},{n % 89 / 23:.5f}" for n in range(ROWS)]
     project.write_rows("rides.csv", ["rider,x,y", *rows])
     assert len(project.run(spec)) == 6
@@ -51,7 +48,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Dat
 
 
 def exact_numbers(project: Project, spec: DatasetSpec, outcome: ReleaseResult) -> list[float]:
-    """How good a release is on the kept rows, computed here."""
     snapshot, tables = project.snapshot(spec), outcome.bundle.tables
     if "centres" in tables:
         points = exact_points(spec, snapshot, ("x", "y"))
@@ -86,18 +82,15 @@ def shown(texts: Iterable[str], values: Iterable[float]) -> list[str]:
 
 
 def log_texts(instance: dg.DagsterInstance) -> list[str]:
-    """Every event with all that it carries."""
     return [dg.serialize_value(entry) for entry in entries(instance)]
 
 
 def numbers_in(metadata: Mapping[str, Any]) -> set[float]:
-    """Every number that metadata holds or spells."""
     text = " ".join(str(value.value) for value in metadata.values())
     return {float(word) for word in re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?![\w.-])", text)}
 
 
 def steward_files(project: Project, spec: DatasetSpec) -> list[Path]:
-    """Where the exact numbers are kept."""
     return sorted((project.snapshot(spec).folder / "custodian").glob("*.json"))
 
 
@@ -153,7 +146,7 @@ def test_evaluation_metadata_holds_bought_numbers_alone(ran):
 def test_metadata_of_raw_side_has_allowed_keys_only_and_no_count(ran):
     project, spec = ran
     materialized = materializations(project, spec)
-    for name in ("ingested", "validated", "normalized", "discretized"):
+    for name in RAW_STAGES:
         (entry, *_) = materialized[dg.AssetKey(["rides", name])][None]
         assert set(entry) <= RAW_KEYS
         assert numbers_in(entry) == set()
@@ -163,9 +156,6 @@ def test_metadata_of_raw_side_has_allowed_keys_only_and_no_count(ran):
                 # The number of synthetic rows is a noisy count of the kept ones: it may be theirs.
                 values = {key: value for key, value in metadata.items() if key != NOISY_COUNT}
                 assert not numbers_in(values) & {ROWS, KEPT}
-
-
-def test_a_planted_count_is_seen_by_the_check_of_metadata():
     planted = {"rows": dg.MetadataValue.int(ROWS), "note": dg.MetadataValue.text(f"{KEPT} kept")}
     assert numbers_in(planted) == {ROWS, KEPT}
 
@@ -179,9 +169,7 @@ def test_no_message_of_a_raw_step_names_the_number_of_rows(ran):
     assert [message for message in messages if counts.search(message)] == []
 
 
-def test_exact_number_that_reached_report_is_refused_there(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_exact_number_that_reached_report_is_refused_there(project: Project, monkeypatch):
     spec = project.declare("rides", RIDES)
     planted = QualityRow("dpqt_kmeans", Fraction("0.1"), "nicv", 3.25, None, "share")
     bought = outcome.evaluate
@@ -191,42 +179,30 @@ def test_exact_number_that_reached_report_is_refused_there(
     assert not report_path(project.request(spec)).exists()
 
 
-WORDS = f"could not convert string to float: '{SECRET}'"
+def fail(*_: object, **__: object) -> None:
+    raise ValueError(f"could not convert string to float: '{SECRET}'")
 
 
-@pytest.mark.parametrize("stage", ["normalized", "validated", "evaluation"])
-def test_unexpected_error_on_release_data_is_redacted(
-    stage: str, project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*_: object, **__: object) -> None:
-        raise ValueError(WORDS)
+BEFORE = {"validated": (), "normalized": ("validated",), "evaluation": ("validated", "normalized")}
 
+
+@pytest.mark.parametrize("stage", BEFORE)
+def test_unexpected_error_on_release_data_is_redacted(stage: str, project: Project, monkeypatch):
     spec = project.declare("rides", RIDES)
-    assert project.launch(spec, "ingested").success
-    if stage == "validated":
-        monkeypatch.setattr(dataset.validate, "validate", fail)
-    elif stage == "normalized":
-        assert project.launch(spec, "validated").success
-        monkeypatch.setattr(dataset.prepare, "prepare_stage", fail)
-    else:
-        assert project.launch(spec, "validated", "normalized").success
-        assert project.launch(spec, "dpqt_kmeans", partition="0.1").success
-        monkeypatch.setattr(outcome, "evaluate", fail)
-    result = project.launch(spec, stage, partition="0.1" if stage == "evaluation" else None)
-    (failed,) = failures(result)
-    line = failed.user_failure_data.description
-    assert re.fullmatch(
-        r"rides: an unexpected ValueError was raised at test_leaks.py:\d+: report it .*", line
-    )
+    assert project.launch(spec, "ingested", *BEFORE[stage]).success
+    partition = "0.1" if stage == "evaluation" else None
+    if partition is not None:
+        assert project.launch(spec, "dpqt_kmeans", partition=partition).success
+    monkeypatch.setattr(dataset.validate, "validate", fail)
+    monkeypatch.setattr(dataset.prepare, "prepare_stage", fail)
+    monkeypatch.setattr(outcome, "evaluate", fail)
+    line = refusal(project.launch(spec, stage, partition=partition))
+    error = r"rides: an unexpected ValueError was raised at test_leaks.py:\d+: report it .*"
+    assert re.fullmatch(error, line)
     assert SECRET not in "".join(log_texts(project.instance))
 
 
-def test_unexpected_error_on_benchmark_is_told_with_its_words(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*_: object, **__: object) -> None:
-        raise ValueError(WORDS)
-
+def test_unexpected_error_on_benchmark_is_told_with_its_words(project: Project, monkeypatch):
     spec = project.declare("plants", PLANTS)
     assert project.launch(spec, "ingested").success
     monkeypatch.setattr(dataset.validate, "validate", fail)
@@ -251,7 +227,6 @@ def test_two_populations_give_events_of_one_shape(project: Project):
     assert shapes[0] == shapes[1]
 
 
-RAW_STAGES = ("ingested", "validated", "normalized", "discretized")
 _OF_A_RUN = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}"  # run ids
     r"|(\d+m)?\d+(\.\d+)?(e-\d+)?\s?(ms|s|seconds|minutes)\b"  # how long a step took
@@ -265,8 +240,11 @@ _VERDICT = re.compile(r'passed|did not pass|"(passed|success)": (true|false)|wit
 RawLog = list[tuple[str, str, str]]
 
 
-def raw_log(project: Project, spec: DatasetSpec) -> RawLog:
-    """(step, kind, all that an event says) of the raw chain, run now; without run ids and times."""
+def raw_log_of(project: Project, last: str) -> RawLog:
+    """(step, kind, all that an event says) of the raw chain of sixty homes and one more line."""
+    spec = project.declare("homes", HOMES)
+    rows = [f"{n % 7 + 1},{n * 7 % 900},owner" for n in range(60)]
+    project.write_rows("homes.csv", ["rooms,rent,tenure", *rows, last])
     assert project.launch(spec, *RAW_STAGES).success
     lines = []
     for entry in entries(project.instance):
@@ -275,28 +253,16 @@ def raw_log(project: Project, spec: DatasetSpec) -> RawLog:
             continue
         data = event.event_specific_data
         text = "" if event.is_step_success else dg.serialize_value(data) if data else ""
-        words = f"{entry.user_message} {text}"
-        lines.append((str(entry.step_key), str(entry.dagster_event_type), _quiet(words)))
+        # Without moments and names that are drawn for every run.
+        words = _OF_A_RUN.sub("…", f"{entry.user_message} {text}")
+        words = re.sub(r'"(timestamp": [\d.]+|log_key": "\w+")', "", words)
+        lines.append((str(entry.step_key), str(entry.dagster_event_type), words))
     assert len(lines) > 30
     return lines
 
 
-def _quiet(words: str) -> str:
-    """Without moments and names that are drawn for every run."""
-    return re.sub(r'"(timestamp": [\d.]+|log_key": "\w+")', "", _OF_A_RUN.sub("…", words))
-
-
-def raw_log_of(project: Project, last: str) -> RawLog:
-    """The raw side of sixty homes and one more line."""
-    spec = project.declare("homes", HOMES)
-    rows = [f"{n % 7 + 1},{n * 7 % 900},owner" for n in range(60)]
-    project.write_rows("homes.csv", ["rooms,rent,tenure", *rows, last])
-    return raw_log(project, spec)
-
-
 @pytest.fixture(scope="module")
 def sixty_one(tmp_path_factory: pytest.TempPathFactory) -> RawLog:
-    """The raw side of sixty homes and a good one more."""
     return raw_log_of(Project(tmp_path_factory.mktemp("sixty_one")), "4,100,renter")
 
 
@@ -319,7 +285,7 @@ def test_broken_row_changes_verdicts_and_nothing_else(sixty_one: RawLog, project
 
 
 def test_a_planted_count_makes_the_raw_side_differ(
-    sixty_one: RawLog, project: Project, monkeypatch: pytest.MonkeyPatch
+    sixty_one: RawLog, project: Project, monkeypatch
 ):
     def counting(snapshot: Any, **_: str) -> dict[str, dg.MetadataValue]:
         size = snapshot.table_path("ingested").stat().st_size

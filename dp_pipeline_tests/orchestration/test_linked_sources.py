@@ -66,7 +66,6 @@ def target(project: Project) -> Path:
 
 @pytest.fixture(params=LINKED, ids=lambda one: f"{one[0]}-{one[1].__name__}-{one[2]}")
 def linked(project: Project, target: Path, request: pytest.FixtureRequest) -> DatasetSpec:
-    """A release that reads the rows through a link."""
     kind, link, path = request.param
     name = path.replace("{window}", WEEK) if path != "w" else "w/part.parquet"
     link(project.datasets / name, target.with_suffix(f".{kind}"))
@@ -124,7 +123,6 @@ def shown(project: Project, target: Path) -> DatasetSpec:
 
 @pytest.fixture
 def week(project: Project, shown: DatasetSpec) -> Path:
-    """The link that it is read through."""
     assert project.datasets in Path(shown.source.location).parents
     return Path(shown.source.location)
 
@@ -148,7 +146,7 @@ def test_rows_that_were_shown_through_a_link_are_shown_no_more(
 
 
 def test_link_led_elsewhere_while_it_is_read_is_claimed_anew(
-    project: Project, target: Path, shown: DatasetSpec, week: Path, monkeypatch: pytest.MonkeyPatch
+    project: Project, target: Path, shown: DatasetSpec, week: Path, monkeypatch
 ):
     protect(project)
     project.write_rows("public.csv", ["rider,ended,x,y", "zoe,2026-01-01,1,1"])

@@ -69,7 +69,6 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The export as CSV and as a spreadsheet."""
     script = Path(os.environ.get(DATA_FOLDER_VARIABLE, "/nowhere")) / "make_messy_visits.py"
     if not script.is_file():
         pytest.skip(f"needs make_messy_visits.py in {DATA_FOLDER_VARIABLE}")
@@ -82,7 +81,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.chain
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_visit_is_counted_from_file_to_folder(
-    kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, folder: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
     project = Project(tmp_path)
@@ -90,11 +89,7 @@ def test_every_visit_is_counted_from_file_to_folder(
     (project.datasets / f"visits.{kind}").symlink_to(folder / f"visits.{kind}")
     origin, path = f"datasets/visits.{kind}", project.datasets / "visits.yaml"
 
-    def command(*words: str) -> str:
-        result = project.cli_here(*words)
-        assert result.code == 0, result.err
-        return result.out
-
+    command = project.command
     command("data", "init", "visits", "--from", origin, "--person", "Patient")
     assert project.cli_here("data", "check", str(path)).code == 2, "a draft is no declaration"
     path.write_text(FILE.replace("SOURCE", SOURCES[kind]), encoding="utf-8")
@@ -133,9 +128,8 @@ def test_a_plan_expects_as_many_levels_as_rows_can_show(tmp_path: Path) -> None:
     for text in (FILE, declared.replace("total: 4, delta: 0.00001", "total: 4")):
         path = project.datasets / "visits.yaml"
         path.write_text(text.replace("SOURCE", SOURCES["csv"]), encoding="utf-8")
-        result = project.cli_here("plan", "visits", "--json")
-        assert result.code == 0, result.err
-        plans.append(json.loads(result.out)["pairs"])
+        result = project.command("plan", "visits", "--json")
+        plans.append(json.loads(result)["pairs"])
     assert plans[0] == plans[1]
 
 

@@ -1,9 +1,7 @@
 """What stands as a run would leave it is not run again; anything else is."""
 
 import json
-import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration import runner
 from dp_pipeline.releases import outcome
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
-from dp_pipeline.releases.outcome import is_level_complete, is_report_current, report_path
+from dp_pipeline.releases.outcome import is_level_complete, is_report_current
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 
@@ -22,13 +20,12 @@ def spec(released_rides: Project) -> DatasetSpec:
 
 
 def asks(project: Project, spec: DatasetSpec, **options: object) -> bool:
-    """Whether a run at ε = 0.5 would start anything."""
     request = project.request(spec, epsilons=["0.5"], **options)
     return not (is_level_complete(request, "0.5") and is_report_current(request))
 
 
 def test_a_whole_partition_and_its_report_start_no_run(
-    released_rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    released_rides: Project, spec: DatasetSpec, monkeypatch
 ):
     def started(*_: object) -> None:
         raise AssertionError("a run was started")
@@ -39,66 +36,53 @@ def test_a_whole_partition_and_its_report_start_no_run(
     assert "nicv" in {row.metric for row in again.quality}
 
 
-EVALUATION, POINTER = (
+FILES = (
     "internal/rides/evaluation/0.5.json",
     "released/rides/dpqt_kmeans/partition-0.5.json",
+    "released/rides/dpqt_kmeans/*/transcript.jsonl",
+    "released/rides/dpqt_kmeans/*/bundle-*/centres.parquet",
+    "reports/rides.html",
 )
 
 
-def append_a_byte(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b" ")
+@pytest.mark.parametrize("path", FILES)
+def test_file_that_is_lost_starts_a_run(path: str, released_rides: Project, spec: DatasetSpec):
+    assert not asks(released_rides, spec)
+    (file,) = released_rides.home.root.glob(path)
+    file.unlink()
+    assert asks(released_rides, spec)
 
 
-def edit_evaluation(project: Project, change: Callable[[dict[str, Any]], object]) -> None:
-    path = project.home.root / EVALUATION
+CHANGES: tuple[Callable[[dict[str, Any]], object], ...] = (
+    lambda value: value["pointers"]["dpqt_kmeans"].update(folder="x"),
+    lambda value: value.update(by="f" * 64),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["another bundle", "other code"])
+def test_evaluation_of_another_bundle_or_code_starts_a_run(
+    change: Callable[[dict[str, Any]], object], released_rides: Project, spec: DatasetSpec
+):
+    path = released_rides.home.root / FILES[0]
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document["value"])
     path.write_text(json.dumps(document), encoding="utf-8")
-
-
-CHANGES: dict[str, Callable[[Project, DatasetSpec], object]] = {
-    "no bundle": lambda project, spec: shutil.rmtree(project.publish(spec).folder),
-    "an edited table": lambda project, spec: append_a_byte(
-        project.publish(spec).folder / "centres.parquet"
-    ),
-    "no pointer": lambda project, _: (project.home.root / POINTER).unlink(),
-    "no evaluation": lambda project, _: (project.home.root / EVALUATION).unlink(),
-    "no transcript": lambda project, spec: (
-        project.publish(spec).folder.parent / "transcript.jsonl"
-    ).unlink(),
-    "no report": lambda project, spec: report_path(project.request(spec)).unlink(),
-    "another release": lambda project, spec: project.publish(spec, epsilon="0.1"),
-    "evaluation of another bundle": lambda project, _: edit_evaluation(
-        project, lambda value: value["pointers"]["dpqt_kmeans"].update(folder="x")
-    ),
-    "evaluation by other code": lambda project, _: edit_evaluation(
-        project, lambda value: value.update(by="f" * 64)
-    ),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_whatever_is_lost_or_changed_starts_a_run(
-    change: str, released_rides: Project, spec: DatasetSpec
-):
-    assert not asks(released_rides, spec)
-    CHANGES[change](released_rides, spec)
-    assert asks(released_rides, spec)
-    if change.startswith("evaluation"):
-        # By itself, whatever the report says: it is a digest of evaluations too.
-        assert not is_level_complete(released_rides.request(spec, epsilons=["0.5"]), "0.5")
+    # By itself, whatever the report says: it is a digest of evaluations too.
+    assert not is_level_complete(released_rides.request(spec, epsilons=["0.5"]), "0.5")
 
 
 def test_other_code_title_draw_or_snapshot_starts_a_run(
-    released_rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    released_rides: Project, spec: DatasetSpec, monkeypatch
 ):
     assert asks(released_rides, spec, new_draw=True)
     assert asks(released_rides, spec, snapshot="tuesday")
     assert asks(released_rides, released_rides.declare("rides", RIDES, title="Otherwise"))
     assert not asks(released_rides, spec)
-    with monkeypatch.context() as patch:
-        patch.setattr(EpsilonRelease, "version", staticmethod(lambda: "dp_pipeline 0"))
-        assert asks(released_rides, spec)
-    with monkeypatch.context() as patch:
-        patch.setattr(outcome, "program_code", lambda: "dp_pipeline 0")
-        assert asks(released_rides, spec)
+    for owner, name in ((EpsilonRelease, "version"), (outcome, "program_code")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, staticmethod(lambda: "dp_pipeline 0"))
+            assert asks(released_rides, spec)
+    centres = released_rides.publish(spec).folder / "centres.parquet"
+    centres.write_bytes(centres.read_bytes() + b" ")
+    assert asks(released_rides, spec)
+    released_rides.publish(spec, epsilon="0.1")

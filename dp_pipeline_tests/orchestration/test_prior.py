@@ -49,8 +49,7 @@ def prepare_homes(project: Project) -> DatasetSpec:
 
 
 @pytest.fixture(autouse=True)
-def files(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other data set is found by its name."""
+def files(project: Project, monkeypatch) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
 
 

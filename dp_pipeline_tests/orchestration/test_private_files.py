@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
 from dp_pipeline.releases.home import Home
 from dp_pipeline.reporting.pages import write_report
-from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
+from dp_pipeline_tests.orchestration.projects import HOMES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start
 from dp_pipeline_tests.reporting.samples import spec as squares
 
@@ -27,20 +28,18 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment(monkeypatch) -> None:
     for name in ("DAGSTER_HOME", "DP_PIPELINE_DAGSTER"):
         monkeypatch.setenv(name, "")
 
 
 def opened(*folders: Path) -> set[str]:
-    """What others may open, in folders that are there."""
     assert all(folder.is_dir() for folder in folders)
     below = [path for folder in folders for path in (folder, *folder.rglob("*"))]
     return {str(path) for path in below if stat.S_IMODE(path.lstat().st_mode) & OTHERS}
 
 
-def test_a_release_without_dagster_opens_nothing(rides: Project, umask: int):
-    spec = rides.declare("rides", RIDES)
+def test_a_release_without_dagster_opens_nothing(rides: Project, spec: DatasetSpec, umask: int):
     os.umask(umask)
     published = rides.publish(spec)
     assert len(list(published.folder.iterdir())) > 2
@@ -80,9 +79,7 @@ def test_folders_that_were_opened_are_closed(tmp_path: Path):
     assert opened(*folders) == set()
 
 
-def test_a_folder_that_others_named_for_dagster_is_left_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_others_named_for_dagster_is_left_as_it_is(tmp_path: Path, monkeypatch):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o750)
@@ -92,9 +89,7 @@ def test_a_folder_that_others_named_for_dagster_is_left_as_it_is(
     assert opened(*(path for path in theirs.iterdir() if path.is_dir())) == set()
 
 
-def test_a_new_folder_for_dagster_is_closed_with_those_above_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_new_folder_for_dagster_is_closed_with_those_above_it(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "a" / "b"))
     with dagster_instance(Home(tmp_path / "data")):
         pass

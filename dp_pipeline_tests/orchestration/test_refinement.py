@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,6 @@ Refine = Callable[..., PublishedBundle]
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:
-    """HOMES, prepared."""
     declared = project.declare("homes", HOMES, **LEVELS)
     project.prepare(declared)
     return declared
@@ -38,7 +36,6 @@ def spec(project: Project) -> DatasetSpec:
 
 @pytest.fixture
 def drawn(project: Project, spec: DatasetSpec) -> Refine:
-    """A release at an ε, which refines the one at another."""
     return lambda *of, **named: publish(asked(project, spec, *of, **named))
 
 
@@ -81,15 +78,6 @@ def test_what_it_refines_has_to_be_as_it_was_settled(
     assert project.spent(spec) == Fraction("0.2")
 
 
-def test_a_release_is_refined_once(drawn: Refine, project: Project, spec: DatasetSpec):
-    """Two refinements of one answer could tell up to the sum of both ε together."""
-    drawn("0.2")
-    drawn("0.5", "0.2")
-    with pytest.raises(DeclarationError, match=r"at ε=0.2 was refined already to ε=0.5"):
-        drawn("1", "0.2")
-    assert project.spent(spec) == Fraction("0.5")
-
-
 def test_two_refinements_at_one_time_are_one_charge(
     drawn: Refine, project: Project, spec: DatasetSpec
 ):
@@ -105,24 +93,26 @@ def test_two_refinements_at_one_time_are_one_charge(
     assert project.spent(spec) == Fraction("0.5")
 
 
-@pytest.mark.parametrize("moment", ["key", "resolve", "open"])
-def test_who_loses_a_race_reads_who_was_first(
-    drawn: Refine, project: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch, moment: str
+@pytest.mark.parametrize("moment", ["before", "key", "resolve", "open"])
+def test_release_is_refined_once_whoever_was_first(
+    drawn: Refine, project: Project, spec: DatasetSpec, monkeypatch, moment: str
 ):
-    """Nothing is damaged, whenever the other one charges; and nothing is charged twice."""
+    """Two refinements of one answer could tell up to the sum of both ε together."""
     drawn("0.2")
-    method = getattr(EpsilonRelease, moment)
-
-    def interleaved(release: EpsilonRelease, *asked: object, **named: object) -> object:
-        result = method(release, *asked, **named)
-        if release.refine is None:
-            return result
-        monkeypatch.undo()
+    if moment == "before":
         drawn("0.5", "0.2")
-        return result
+    else:
+        method = getattr(EpsilonRelease, moment)
 
-    monkeypatch.setattr(EpsilonRelease, moment, interleaved)
-    with pytest.raises(DeclarationError, match=r"refined already to ε=0.5") as refused:
+        def interleaved(release: EpsilonRelease, *asked: object, **named: object) -> object:
+            result = method(release, *asked, **named)
+            if release.refine is not None:
+                monkeypatch.undo()
+                drawn("0.5", "0.2")
+            return result
+
+        monkeypatch.setattr(EpsilonRelease, moment, interleaved)
+    with pytest.raises(DeclarationError, match=r"ε=0.2 was refined already to ε=0.5") as refused:
         drawn("1", "0.2")
     assert refused.value.exit_code == 2
     assert project.spent(spec) == Fraction("0.5")
@@ -130,7 +120,6 @@ def test_who_loses_a_race_reads_who_was_first(
 
 
 def interrupted(project: Project, spec: DatasetSpec, *, after: int) -> EpsilonRelease:
-    """A refinement of 0.2 to 0.5 that was charged, with so many answers."""
     release = asked(project, spec, "0.5", "0.2")
     with stopped(after):
         publish(release)
@@ -234,8 +223,7 @@ def test_a_plan_says_what_a_sweep_costs_one_way_and_the_other(project: Project, 
 def test_missing_release_is_not_refined_by_plan_or_run(project: Project, spec: DatasetSpec):
     """Else the release before it would be charged, and the run would end at the second."""
     arguments = (spec.name, "--model", "eug_kmeans", "--model", "independent", "--epsilon", "0.5")
-    planned = project.cli_here("plan", *arguments)
-    assert (planned.code, "--refine previous" in planned.out) == (0, False)
+    assert "--refine previous" not in project.command("plan", *arguments)
     for command in ("plan", "run"):
         refused = project.cli_here(command, *arguments, "--refine", "previous")
         assert_refused(refused, 2, "independent: refine: no release at ε=0.2 exists")
@@ -243,32 +231,26 @@ def test_missing_release_is_not_refined_by_plan_or_run(project: Project, spec: D
 
 
 def test_the_whole_chain_refines_by_command(project: Project, spec: DatasetSpec):
-    name = spec.name
-    options = ("--model", "independent", "--epsilon")
-    planned = project.cli_here("plan", name, "--model", "independent")
-    assert "each release made from the one before, it would cost 1" in planned.out
-    ran = project.cli_here("run", name, "--model", "independent", "--refine", "previous")
-    assert ran.code == 0
-    assert "0.3 + that of ε=0.2" in ran.out
-    assert "charged by this run: 1" in ran.out
-    again = project.cli_here("run", name, "--model", "independent")
-    assert (again.code, "charged by this run: 0\n" in again.out) == (0, True)
-    cards = Path(project.home.reports, f"{name}.cards")
-    card = (cards / "independent.0.5.md").read_text(encoding="utf-8")
-    assert "It refines the release at ε = 0.2" in " ".join(card.split())
+    name, options = spec.name, ("--model", "independent")
+    planned = project.command("plan", name, *options)
+    assert "each release made from the one before, it would cost 1" in planned
+    ran = project.command("run", name, *options, "--refine", "previous")
+    assert "0.3 + that of ε=0.2" in ran
+    assert "charged by this run: 1" in ran
+    assert "charged by this run: 0\n" in project.command("run", name, *options)
+    card = project.home.reports / f"{name}.cards" / "independent.0.5.md"
+    assert "It refines the release at ε = 0.2" in " ".join(card.read_text("utf-8").split())
     page = (project.home.reports / f"{name}.html").read_text(encoding="utf-8")
     assert "stands where a release refines another one" in page
     out = str(project.folder / "out")
-    exported = project.cli_here("export", name, "independent", "--epsilon", "0.5", "--to", out)
-    assert exported.code == 0
-    checked = project.cli_here("verify", out)
-    assert (checked.code, "0.3 + that of ε=0.2" in checked.out) == (0, True)
+    project.command("export", name, "independent", "--epsilon", "0.5", "--to", out)
+    assert "0.3 + that of ε=0.2" in project.command("verify", out)
     for wrong, words in (
         (("0.5", "--refine", "0.3"), "must be one of 0.2, 0.5, 1, not 0.3"),
         (("0.5", "--refine", "0.2", "--new-draw"), "cannot be used with --new-draw"),
         (("1", "--refine", "0.2"), "refine that one"),
     ):
-        assert_refused(project.cli_here("run", name, *options, *wrong), 2, words)
+        assert_refused(project.cli_here("run", name, *options, "--epsilon", *wrong), 2, words)
     assert project.spent(spec) == 1
 
 

@@ -1,17 +1,24 @@
-"""What is not ready is refused, whoever starts it and in whatever order; nothing is charged."""
+"""What is not ready is refused, whoever starts it and in whatever order; nothing is charged, and
+the verdicts on what was released before stay as they were.
+"""
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Any
 
+import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._core.loader import LoadingContextForTest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.stages import read_stage, store_parts
-from dp_pipeline_tests.orchestration.events import failures, refusal
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.events import failures, materializations, refusal
+from dp_pipeline_tests.orchestration.patients import WARD, ready
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain
 
@@ -22,7 +29,9 @@ RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_
 
 
 def collect_refusal(project: Project, spec: DatasetSpec, expected: str) -> None:
-    """The model by itself, as another run would start it: refused, and nothing is charged."""
+    """The model by itself, as another run would start it: refused, and nothing is charged, and
+    the verdicts on what was released before stay as they were.
+    """
     spent, before = project.spent(spec), project.files("released")
     assert expected in refusal(project.launch(spec, "dpqt_kmeans", partition="0.5"))
     assert project.spent(spec) == spent
@@ -52,8 +61,7 @@ def fail_validation(project: Project, spec: DatasetSpec, checks: set[str]) -> No
 
 
 @pytest.mark.parametrize(
-    ("broken", "checks"),
-    [(missing_column, {"column__z", "type__z"}), (wrong_type, {"type__x"})],
+    ("broken", "checks"), [(missing_column, {"column__z", "type__z"}), (wrong_type, {"type__x"})]
 )
 def test_after_validation_failed_the_model_alone_is_refused(
     broken: Callable[[Project], DatasetSpec], checks: set[str], rides: Project
@@ -100,8 +108,7 @@ def test_expectation_of_user_is_asset_check_like_others(project: Project):
     assert not checks[name].metadata
 
 
-def test_before_the_first_snapshot_the_model_is_refused(project: Project):
-    spec = project.declare("rides", RIDES)
+def test_before_the_first_snapshot_the_model_is_refused(project: Project, spec: DatasetSpec):
     collect_refusal(project, spec, "rides: no snapshot is prepared")
 
 
@@ -125,8 +132,7 @@ def test_changed_declaration_is_refused_until_a_run_prepares(project: Project):
     assert project.publish(project.declare("rides", RIDES)).state == "replayed"
 
 
-def test_a_snapshot_that_is_only_a_name_is_refused(rides: Project):
-    spec = rides.declare("rides", RIDES)
+def test_a_snapshot_that_is_only_a_name_is_refused(rides: Project, spec: DatasetSpec):
     (rides.home.raw / "rides" / "current").write_text("elsewhere")
     with pytest.raises(NotPrepared):
         rides.publish(spec)
@@ -137,9 +143,8 @@ def test_a_snapshot_that_is_only_a_name_is_refused(rides: Project):
     "names", [("dpqt_kmeans",), ("dpqt_kmeans", "evaluation"), ("evaluation",)]
 )
 def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(
-    names: tuple[str, ...], rides: Project
+    names: tuple[str, ...], rides: Project, spec: DatasetSpec
 ):
-    spec = rides.declare("rides", RIDES)
     line = refusal(rides.launch(spec, *names, tags=RANGE))
     assert line == (
         "rides: a run must have one ε partition of 0.1, 0.5, not '0.1' and '0.5': "
@@ -161,8 +166,7 @@ def test_unfit_noise_is_refused_before_a_row_is_read(noise: str, project: Projec
     assert not project.home.root.exists()
 
 
-def test_dagster_refuses_seeded_noise_on_release_data(rides: Project):
-    spec = rides.declare("rides", RIDES)
+def test_dagster_refuses_seeded_noise_on_release_data(rides: Project, spec: DatasetSpec):
     line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5", noise="seeded:1"))
     assert line.startswith(
         "The noise for data set rides must be drawn without a seed, not by 'seeded:1', because "
@@ -178,3 +182,103 @@ def test_a_seeded_benchmark_is_marked_not_fit_for_release(project: Project):
     (real,) = project.run(spec, epsilons=["0.5"])
     assert real.bundle.is_releasable
     assert real.bundle.key != release.bundle.key
+
+
+MODEL = dg.AssetKey(["rides", "dpqt_kmeans"])
+KJIG = "k_anonymous/kjig"
+PARTITION = "dagster/partition"
+
+
+def verdicts(project: Project, spec: DatasetSpec, key: dg.AssetKey) -> dict[str, Any]:
+    """Check → how it stands on the pages, with what metadata, and whether they show it: they do if
+    it is of the newest materialization.
+    """
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    latest = project.instance.event_log_storage.get_latest_asset_check_execution_by_key(
+        sorted(graph.get_check_keys_for_assets({key}))
+    )
+    context = LoadingContextForTest(project.instance)
+    return {
+        check.name: (
+            record.status.value,
+            getattr(record.evaluation, "metadata", None),
+            asyncio.run(record.targets_latest_materialization(context)),
+        )
+        for check, record in latest.items()
+    }
+
+
+@pytest.fixture
+def released(rides: Project) -> DatasetSpec:
+    declared = rides.declare("rides", RIDES)
+    assert rides.launch(declared, "dpqt_kmeans", partition="0.5").success
+    return declared
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"tags": {PARTITION: "0.7"}}, "of 0.1, 0.5, not '0.7'"),
+        ({"tags": {PARTITION: "0.50"}}, "of 0.1, 0.5, not '0.50'"),
+        ({"tags": {PARTITION: ""}}, "of 0.1, 0.5, not ''"),
+        ({"tags": {PARTITION: "0.1,0.5"}}, "of 0.1, 0.5, not '0.1,0.5'"),
+        ({"tags": {PARTITION: "0.1\nx" * 99}}, "of 0.1, 0.5, not '0.1"),
+        ({"tags": RANGE}, "not '0.1' and '0.5'"),
+        ({}, "of 0.1, 0.5, not none"),
+    ],
+)
+def test_refused_run_leaves_checks_and_metadata(
+    asked: Mapping[str, Any], expected: str, rides: Project, released: DatasetSpec
+):
+    spent, before = rides.spent(released), verdicts(rides, released, MODEL)
+    materialized = materializations(rides, released)
+    assert "SUCCEEDED" in {status for status, *_ in before.values()}
+    for _ in range(2):
+        assert expected in refusal(rides.launch(released, "dpqt_kmeans", **asked))
+    assert verdicts(rides, released, MODEL) == before
+    assert materializations(rides, released) == materialized
+    assert rides.spent(released) == spent
+
+
+def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, released: DatasetSpec):
+    for _ in range(4):
+        rides.publish(released, new_draw=True)
+    # The newest is of another partition than the one that is refused.
+    assert rides.launch(released, "dpqt_kmeans", partition="0.1").success
+    before = verdicts(rides, released, MODEL)
+    assert {(status, verdict) for status, _, verdict in before.values()} == {
+        ("SUCCEEDED", True),
+        ("FAILED", True),
+    }
+    result = rides.launch(released, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
+    assert "requested ε=0.55, spent 2.9, left 0.1" in refusal(result)
+    assert verdicts(rides, released, MODEL) == before
+
+
+def test_a_run_over_rows_that_are_not_prepared_leaves_them_too(
+    rides: Project, released: DatasetSpec
+):
+    before = verdicts(rides, released, MODEL)
+    wider = rides.declare(
+        "rides", RIDES, attributes={**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
+    )
+    result = rides.launch(wider, "dpqt_kmeans", partition="0.1")
+    assert "is not validated as rides is declared now" in refusal(result)
+    assert verdicts(rides, wider, MODEL) == before
+
+
+def test_where_nothing_was_released_nothing_is_judged(rides: Project, released: DatasetSpec):
+    result = rides.launch(released, "dpqt_kmeans")
+    assert result.get_asset_check_evaluations() == []
+    assert "not none" in refusal(result)
+
+
+def test_a_k_anonymous_release_keeps_its_verdicts_too(project: Project):
+    spec = ready(project, WARD)
+    assert project.launch(spec, KJIG, partition="2").success
+    key = dg.AssetKey([spec.name, *KJIG.split("/")])
+    before = verdicts(project, spec, key)
+    assert "SUCCEEDED" in {status for status, *_ in before.values()}
+    for tags in ({PARTITION: "3"}, {}):
+        assert "must have one K partition" in refusal(project.launch(spec, KJIG, tags=tags))
+        assert verdicts(project, spec, key) == before

@@ -23,9 +23,7 @@ from dp_pipeline_tests.orchestration.shops import shops
 
 
 @pytest.mark.parametrize("name", sorted(dataset_files()))
-def test_drawn_rows_are_as_every_data_set_declares(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_drawn_rows_are_as_every_data_set_declares(name: str, monkeypatch, tmp_path: Path) -> None:
     # No row is read, and the folder of rows may be anywhere.
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     spec = find_spec(name)
@@ -51,7 +49,7 @@ def by_function(_: int) -> None:
 @pytest.mark.chain
 @pytest.mark.parametrize("rehearse", [by_command, by_function])
 def test_a_rehearsal_touches_nothing_and_is_marked_on_every_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rehearse: Callable[[int], None]
+    tmp_path: Path, monkeypatch, rehearse: Callable[[int], None]
 ) -> None:
     project = Project(tmp_path)
     shops(project)
@@ -75,14 +73,11 @@ EXPORTED = ("card.md", "card.html", "README.txt", "datapackage.json")
 
 
 def contents(root: Path) -> set[str]:
-    """Every file of a project but those of rehearsals."""
     files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     return {name for name in files if not name.startswith(FOLDER)}
 
 
-def test_rows_after_a_release_have_its_units_and_source_columns(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_after_a_release_have_its_units_and_source_columns(project: Project, monkeypatch):
     persons = FAMILIES["parts"]["persons"]
     age = {"column": "years", **persons["attributes"]["age"]}
     parts = {"persons": {**persons, "attributes": {"age": age}}}

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.chain
 
 
 def tick(project: Project, spec: DatasetSpec) -> list[dg.RunRequest]:
-    """What one look asks for."""
     definitions = definitions_of(spec, project.home)
     with dg.build_sensor_context(
         instance=project.instance, repository_def=definitions.get_repository_def()
@@ -32,7 +31,6 @@ def tick(project: Project, spec: DatasetSpec) -> list[dg.RunRequest]:
 
 
 def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
-    """The assets of each run that one look asks for."""
     requests = tick(project, spec)
     return [
         ["/".join(key.path[1:]) for key in request.asset_selection or []] for request in requests
@@ -40,13 +38,11 @@ def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
 
 
 def released(project: Project, spec: DatasetSpec, epsilon: str) -> None:
-    """One run of the backfill over ε."""
     assert project.run_job(spec, backfill_job_name(spec), epsilon).success
 
 
 @contextmanager
 def waiting(project: Project, spec: DatasetSpec) -> Iterator[None]:
-    """A run of the backfill that is not over."""
     job = definitions_of(spec, project.home).resolve_job_def(backfill_job_name(spec))
     run = project.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
     yield
@@ -106,7 +102,7 @@ def test_failed_report_waits_for_another_release(rides: Project, spec: DatasetSp
 
 
 def test_a_long_backfill_renews_the_report_once_an_hour(
-    rides: Project, spec: DatasetSpec, monkeypatch: pytest.MonkeyPatch
+    rides: Project, spec: DatasetSpec, monkeypatch
 ):
     released(rides, spec, "0.1")
     rides.launch(spec, "comparison", "budget")

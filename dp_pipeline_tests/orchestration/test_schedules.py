@@ -1,4 +1,6 @@
-"""The weekly schedules: by the calendar alone, off by default, refused before anything is read."""
+"""Schedules: by the calendar alone, off by default, refused before anything is read; which windows
+a tick asks for, whatever happened to those before.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -10,28 +12,37 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.ledger import Account
+from dp_pipeline.orchestration.automation import MAX_WINDOWS_PER_TICK, due_windows
 from dp_pipeline.orchestration.dataset import chain_definitions
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
-from dp_pipeline_tests.orchestration.streams import ticked
+from dp_pipeline.releases.outcome import published_windows
+from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.streams import (
+    HEAD,
+    MONDAY,
+    STREAM,
+    WEEKS,
+    run_weeks,
+    stream,
+    ticked,
+    week_options,
+)
 
 pytestmark = pytest.mark.chain
 
-MONDAY = datetime(2026, 11, 16, 6, tzinfo=UTC)
+TICK = datetime(2026, 11, 16, 6, tzinfo=UTC)
 WEEK = "2026-W47"
 REFRESHED = {"refresh": "weekly"}
 
 
 def answer(
-    project: Project, spec: DatasetSpec, time: datetime = MONDAY
+    project: Project, spec: DatasetSpec, time: datetime = TICK
 ) -> dg.RunRequest | dg.SkipReason:
-    """What the schedule of a data set says at a tick."""
     (schedule,) = chain_definitions(spec).schedules or []
     tick = ticked(project, spec, time.isoformat(), schedule.name)
     return tick.run_requests[0] if tick.run_requests else dg.SkipReason(tick.skip_message)
 
 
 def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: str) -> bool:
-    """Whether the run that was asked for ends well."""
     assets = list(request.asset_selection or []) or None
     options = {"run_config": request.run_config, "asset_selection": assets}
     return project.run_job(spec, job, request.partition_key, **options).success
@@ -60,13 +71,13 @@ def test_a_refresh_requests_one_run_on_the_snapshot_of_its_week(project: Project
 def test_week_is_charged_once_changed_or_not_and_next_one_again(project: Project):
     spec = project.declare("rides", RIDES, **REFRESHED)
     for week, (day, spent) in {"2026-W47": (16, "0.55"), "2026-W48": (23, "1.1")}.items():
-        request = answer(project, spec, MONDAY.replace(day=day))
+        request = answer(project, spec, TICK.replace(day=day))
         assert isinstance(request, dg.RunRequest)
         assert launched(project, spec, request, "rides_new_snapshot")
         assert project.snapshot(spec).id == week
         assert project.spent(spec) == Fraction(spent)
     # The same week once more, as by hand: its snapshot and its release are there.
-    again = answer(project, spec, MONDAY.replace(day=23))
+    again = answer(project, spec, TICK.replace(day=23))
     assert isinstance(again, dg.RunRequest)
     assert launched(project, spec, again, "rides_new_snapshot")
     assert project.spent(spec) == Fraction("1.1")
@@ -102,7 +113,7 @@ def test_week_beyond_the_month_is_one_line_and_writes_nothing(project: Project):
     assert isinstance(request, dg.RunRequest)
     assert launched(project, spec, request, "rides_new_snapshot")
     before = project.files()
-    tick = answer(project, spec, MONDAY.replace(day=23))
+    tick = answer(project, spec, TICK.replace(day=23))
     assert isinstance(tick, dg.SkipReason)
     line = r"requested ε=0\.55, spent in \d{4}-\d\d 0\.55, left 0\.05, per_month 0\.6; "
     assert re.search(line, tick.skip_message or "")
@@ -126,3 +137,163 @@ def test_file_that_disagrees_with_its_account_turns_tick_red(rides: Project):
         answer(rides, spec)
     assert isinstance(red.value.__cause__, DeclarationError)
     assert "population walkers: the account was opened with" in str(red.value.__cause__)
+
+
+def mark_published(project: Project, *weeks: str) -> None:
+    for model, epsilon in (("htree_kmeans", "0.5"), ("independent", "0.1")):
+        folder = project.home.released / "stream" / model
+        folder.mkdir(parents=True, exist_ok=True)
+        for week in weeks:
+            (folder / f"partition-{week}.{epsilon}.json").touch()
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    return stream(project)
+
+
+@pytest.mark.parametrize(
+    ("published", "closed", "due"),
+    [
+        (["2026-W01", "2026-W03"], "2026-W04", ("2026-W02", "2026-W04")),
+        # Nothing says that later ones have rows, so three are requested at a time.
+        (["2026-W01", "2026-W03"], "2027-W30", ("2026-W02", "2026-W04", "2026-W05", "2026-W06")),
+        # Those before the first are public and charged only when somebody publishes them.
+        (["2026-W03"], "2026-W04", ("2026-W04",)),
+    ],
+)
+def test_windows_missing_behind_the_first_published_are_due(
+    published: list[str], closed: str, due: tuple[str, ...], project: Project, spec: DatasetSpec
+):
+    mark_published(project, *published)
+    assert due_windows(spec, project.home, spec.cut.closing_time(closed)) == due
+
+
+def test_a_gap_of_long_ago_is_not_due_for_ever(project: Project):
+    ends = stream(project, windows={**STREAM["windows"], "last": "2027-W30"})
+    mark_published(project, "2026-W01", "2026-W03")
+    due = due_windows(ends, project.home, ends.cut.closing_time("2027-W30"))
+    assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
+    spec = stream(project)
+    mark_published(project, "2028-W01")
+    due = due_windows(spec, project.home, spec.cut.closing_time("2028-W02"))
+    assert (due[0], due[-1]) == ("2026-W47", "2028-W02")
+    assert "2028-W01" not in due
+    assert len(due) == MAX_WINDOWS_PER_TICK
+    later = due_windows(spec, project.home, spec.cut.closing_time("2028-W30"))
+    assert (later[0], later[56], later[57]) == ("2026-W49", "2027-W52", "2028-W02")
+
+
+def test_sweep_over_epsilon_publishes_no_window_of_another_name(project: Project):
+    """The ε of 0.5 ends like one of 5."""
+    publication = {"publish": [{"model": "independent", "epsilon": "5"}]}
+    limits = {"partitions": ["0.5", "5"], "ceiling": {"each_window": "9"}}
+    spec = stream(project, **publication, **limits)
+    run_weeks(project, spec, "2026-W01", epsilon="0.5")
+    assert published_windows(spec, project.home) == ()
+    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
+
+
+PUBLISHED = "every closed window that may have rows is published"
+
+
+def keys_of(tick: dg.SensorResult) -> list[str | None]:
+    return [request.partition_key for request in tick.run_requests or []]
+
+
+def test_tick_requests_windows_that_are_over_and_behind_newest(project: Project, spec: DatasetSpec):
+    assert keys_of(ticked(project, spec, "2026-01-07T06:00")) == ["2026-W01-1"]
+    # Of several that are over, and none published, the newest.
+    assert keys_of(ticked(project, spec, "2026-01-29T06:00")) == ["2026-W04-1"]
+    run_weeks(project, spec, "2026-W01")
+    assert published_windows(spec, project.home) == ("2026-W01",)
+    quiet = ticked(project, spec, "2026-01-13T06:00")
+    assert not quiet.run_requests
+    assert PUBLISHED in (quiet.skip_message or "")
+    missed = ["2026-W02-1", "2026-W03-1", "2026-W04-1"]
+    assert keys_of(ticked(project, spec, "2026-01-29T06:00")) == missed
+    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
+
+
+def test_a_tick_requests_nothing_behind_the_last_window(project: Project):
+    spec = stream(project, windows={**STREAM["windows"], "last": "2026-W03"})
+    moment = "2026-11-23T06:00"
+    assert keys_of(ticked(project, spec, moment)) == ["2026-W03-1"]
+    run_weeks(project, spec)
+    tick = ticked(project, spec, moment)
+    assert not tick.run_requests
+    assert PUBLISHED in (tick.skip_message or "")
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    partitions = graph.get(dg.AssetKey(["stream", "ingested"])).partitions_def
+    assert partitions is not None
+    assert list(partitions.get_partition_keys()) == ["2026-W01-1", "2026-W02-1", "2026-W03-1"]
+    with pytest.raises(DeclarationError, match="the last, or an earlier one, got 2026-W04"):
+        week_options(project, spec, "2026-W04")
+
+
+@pytest.mark.parametrize("path", ["weeks/{window}.csv", "weeks/week={window}"])
+def test_a_tick_requests_windows_alone_that_have_a_file(path: str, project: Project):
+    kind = "csv" if path.endswith("csv") else "parquet"
+    spec = stream(project, source={"kind": kind, "path": path})
+
+    def written(week: str) -> None:
+        file = project.datasets / path.replace("{window}", week)
+        file = file if kind == "csv" else file / "part.parquet"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+    def requested_keys() -> list[str | None]:
+        return keys_of(ticked(project, spec, "2026-02-24T06:00"))
+
+    assert requested_keys() == []
+    written("2026-W02")
+    assert requested_keys() == ["2026-W02-1"]
+    mark_published(project, "2026-W02")
+    assert requested_keys() == []
+    written("2026-W04")
+    written("2026-W06")
+    assert requested_keys() == ["2026-W04-1", "2026-W06-1"]
+
+
+def copy_pointers(project: Project, week: str, other: str) -> None:
+    """Leave the traces of a published week for another one: a tick reads no more."""
+    for path in project.home.root.rglob(f"*{week}*.json"):
+        path.with_name(path.name.replace(week, other)).write_bytes(path.read_bytes())
+
+
+def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project):
+    """By noisy counts alone: 4,000 rows of 2,000 persons, then none."""
+    lines = [
+        f"r{n % 2000},{MONDAY[week]}T12:{n % 60:02d}:00Z,{n % 80 / 10},{n % 40 / 10},car"
+        for week in WEEKS[:2]
+        for n in range(4000)
+    ]
+    project.datasets.mkdir(parents=True)
+    project.write_rows("stream.csv", [HEAD, *lines])
+    spec = stream(project)
+    run_weeks(project, spec, *WEEKS[:2])
+
+    def tick() -> dg.SensorResult:
+        return ticked(project, spec, "2026-02-24T06:00")
+
+    assert keys_of(tick()) == ["2026-W03-1", "2026-W04-1", "2026-W05-1"]
+    table, _ = run_weeks(project, spec, "2026-W03")
+    assert ["No rows to be seen" in line for line in table.warnings] == [True]
+    # One may be a holiday; three in a row are the end.
+    for week in ("2026-W04", "2026-W05"):
+        assert keys_of(tick())[0] == f"{week}-1"
+        copy_pointers(project, "2026-W03", week)
+    assert not tick().run_requests
+    words = "the 3 windows up to 2026-W05 have next to no rows by their noisy counts"
+    assert words in (tick().skip_message or "")
+    # What is published by hand behind it is taken up again.
+    copy_pointers(project, "2026-W02", "2026-W06")
+    assert keys_of(tick()) == ["2026-W07-1"]
+
+
+def test_a_tick_beyond_the_total_is_one_line(project: Project):
+    spec = stream(project, ceiling={"each_window": "1", "total": "1"})
+    run_weeks(project, spec, "2026-W01")
+    tick = ticked(project, spec, "2026-01-14T06:00")
+    assert not tick.run_requests
+    assert "left 0.3, ceiling 1" in (tick.skip_message or "")

@@ -52,13 +52,17 @@ def asked(told: dg.RunRequest | str) -> dg.RunRequest:
 
 
 def name_of(request: dg.RunRequest) -> str:
-    """The snapshot that a run is to open."""
     (step,) = request.run_config["ops"].values()
     return step["config"]["snapshot"]
 
 
 def sensors(spec: DatasetSpec) -> list[str]:
     return [sensor.name for sensor in chain_definitions(spec).sensors or []]
+
+
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    return project.declare("plants", PLANTS)
 
 
 def test_sensitive_rows_have_no_sensor_on_their_changes(project: Project):
@@ -92,8 +96,7 @@ def test_first_look_opens_first_snapshot_named_by_day(project: Project):
 
 
 @pytest.mark.chain
-def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project):
-    spec = project.declare("plants", PLANTS)
+def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project, spec: DatasetSpec):
     sensor = Sensor(project, spec)
     first = asked(sensor.tick())
     assert launched(project, spec, first, "plants_new_snapshot")
@@ -106,8 +109,7 @@ def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project)
     assert project.spent(spec) == 1
 
 
-def test_equal_bytes_keep_the_old_snapshot(project: Project):
-    spec = project.declare("plants", PLANTS)
+def test_equal_bytes_keep_the_old_snapshot(project: Project, spec: DatasetSpec):
     sensor = Sensor(project, spec)
     asked(sensor.tick())
     source = project.datasets / "plants.csv"
@@ -116,8 +118,7 @@ def test_equal_bytes_keep_the_old_snapshot(project: Project):
     assert "same bytes" in str(sensor.tick())
 
 
-def test_rows_that_come_back_are_new_once_more(project: Project):
-    spec = project.declare("plants", PLANTS)
+def test_rows_that_come_back_are_new_once_more(project: Project, spec: DatasetSpec):
     sensor, source = Sensor(project, spec), project.datasets / "plants.csv"
     old, keys = source.read_bytes(), []
     for content in (old, b"height,width,colour\n", old, b"height,width,colour\n"):
@@ -142,8 +143,7 @@ def test_sensor_turned_on_later_takes_up_what_was_written_since(project: Project
     asked(Sensor(project, spec).tick())
 
 
-def test_a_source_that_is_not_there_is_waited_for(project: Project):
-    spec = project.declare("plants", PLANTS)
+def test_a_source_that_is_not_there_is_waited_for(project: Project, spec: DatasetSpec):
     (project.datasets / "plants.csv").unlink()
     sensor = Sensor(project, spec)
     assert "is missing" in str(sensor.tick())
@@ -151,9 +151,7 @@ def test_a_source_that_is_not_there_is_waited_for(project: Project):
     asked(sensor.tick())
 
 
-def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(project: Project, monkeypatch):
     spec = project.declare("plants", PLANTS)
     sensor = Sensor(project, spec)
     real = source_stamps.hashlib.file_digest
@@ -168,8 +166,7 @@ def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(
     asked(sensor.tick())
 
 
-def test_bytes_are_hashed_once_for_each_stamp(project: Project, monkeypatch: pytest.MonkeyPatch):
-    spec = project.declare("plants", PLANTS)
+def test_bytes_are_hashed_once_for_each_stamp(project: Project, spec: DatasetSpec, monkeypatch):
     sensor, hashed = Sensor(project, spec), []
     real = automation.source_digest
     monkeypatch.setattr(

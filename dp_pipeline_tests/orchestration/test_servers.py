@@ -19,7 +19,6 @@ LEDGER, HISTORY = "DP_PIPELINE_LEDGER", "DP_PIPELINE_DAGSTER"
 
 @pytest.fixture(params=["files", pytest.param("servers", marks=pytest.mark.stack)])
 def where(request: pytest.FixtureRequest) -> dict[str, str]:
-    """What a command is told of its stores."""
     if request.param == "files":
         return {}
     server: PostgresServer = request.getfixturevalue("postgres_server")
@@ -43,7 +42,6 @@ def test_deleting_dagsters_home_resets_no_budget(where: dict[str, str], project:
 
 
 def databases(project: Project) -> list[Path]:
-    """Files of SQLite, Dagster's or the ledger's."""
     return [path for path in project.paths() if path.suffix in (".db", ".sqlite")]
 
 
@@ -72,8 +70,6 @@ DECLARED = {
 
 @dataclass(frozen=True)
 class ServedProject(Project):
-    """A project whose ledger is on a PostgreSQL server; without an address, in its folder."""
-
     url: str | None = None
 
     @property
@@ -88,7 +84,6 @@ class ServedProject(Project):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def full(request: pytest.FixtureRequest, tmp_path: Path) -> ServedProject:
-    """RIDES prepared, with room for two more releases."""
     url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else None
     project = ServedProject(tmp_path, url)
     spec = project.declare("rides", RIDES, **DECLARED)

@@ -92,7 +92,6 @@ def of_kind(values: Values, kind: type) -> dict[str, Any]:
 
 
 def digits(value: float) -> int:
-    """Significant digits of the shortest text of a float."""
     mantissa = repr(float(value)).partition("e")[0]
     return len(mantissa.replace("-", "").replace(".", "").strip("0"))
 
@@ -167,9 +166,6 @@ def test_number_of_a_sample_has_its_error_as_text():
     assert len(metadata) == 3
 
 
-# Synthetic tables.
-
-
 def test_table_names_its_cliques_and_their_cells(ran: Ran):
     metadata = metadata_of(*ran, "priview", "1")
     assert records(metadata, "table/model graph") == [
@@ -239,7 +235,7 @@ def test_comparison_shows_each_kind_of_release_once(ran: Ran):
     ]
 
 
-def test_table_without_cliques_is_still_shown(ran: Ran, monkeypatch: pytest.MonkeyPatch):
+def test_table_without_cliques_is_still_shown(ran: Ran, monkeypatch):
     project, spec = ran
     original = report.pointed_bundle
 
@@ -267,9 +263,6 @@ def test_plan_foretells_cells_and_memory_of_tables_alone(project: Project):
     assert ["eug_kmeans", "1", "new", "1", "0.851", "–", "–"] in lines
     project.declare("homes", HOMES, models={"eug_kmeans": {"k": "3"}})
     assert "cells" not in project.cli_here("plan", "homes").out
-
-
-# Class tables.
 
 
 def test_class_table_shows_what_is_claimed_and_what_is_not(ran: Ran):

@@ -24,6 +24,7 @@ from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.streams import (
     STREAM,
@@ -68,15 +69,24 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, DatasetSpec,
     return project, spec, run_weeks(project, spec, *WEEKS[1:])
 
 
+@pytest.fixture
+def spec(project: Project) -> DatasetSpec:
+    return stream(project, **SPANS)
+
+
 def test_every_window_pays_for_each_release_that_reads_it(ran: Any):
     project, spec, outcomes = ran
     paid = {"2026-W01": TREE, "2026-W02": 2 * TREE + TABLE, "2026-W03": TREE + TABLE}
     assert project.ledger.blocks(spec.population) == paid
     # All rows of a person in every window cost what all windows have paid.
-    assert project.spent(spec) == sum(paid.values()) == 4 * TREE + 2 * TABLE
-    assert sum(outcome.cost for outcome in outcomes) == project.spent(spec)
+    total = sum(outcome.cost for outcome in outcomes)
+    assert total == project.spent(spec) == sum(paid.values()) == 4 * TREE + 2 * TABLE
     project.ledger.verify()
     assert published_windows(spec, project.home) == WEEKS[1:]
+    # It plans from the release that belongs to the window before.
+    assert LEARNED not in tree(outcomes, "2026-W02").bundle.facts
+    learned = tree(outcomes, "2026-W03").bundle.facts[LEARNED]
+    assert project.home.released / learned == tree(outcomes, "2026-W02").folder
 
 
 def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
@@ -88,17 +98,14 @@ def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
     assert reserved.facts["blocks"] == "2026-W01 2026-W02"
     assert reserved.what == f"stream/htree_kmeans of {TWO} at ε=0.5"
     both = require_snapshot(spec.at_window("2026-W02"), project.home, WEEKS[:2])
-    for engine in ("memory", "stream"):
-        (rows,) = open_counter(spec, both, engine).exact_tables([()])  # type: ignore[attr-defined]
-        # Two rows of each of 15 riders, in each of two weeks.
-        assert rows == 60
+    # Two rows of each of 15 riders, in each of two weeks.
     assert read_stage(both, "normalized").num_rows == 60
-    (cells,) = open_counter(spec, both).exact_tables([("kind", "x")])  # type: ignore[attr-defined]
-    each = [
-        open_counter(spec, week).exact_tables([("kind", "x")])[0]  # type: ignore[attr-defined]
-        for week in both.members
-    ]
-    assert np.array_equal(cells, each[0] + each[1])
+    asked = [(), ("kind", "x")]
+    first, second = (open_counter(spec, week).exact_tables(asked)[1] for week in both.members)
+    for engine in ("memory", "stream"):
+        rows, cells = open_counter(spec, both, engine).exact_tables(asked)
+        assert rows == 60
+        assert np.array_equal(cells, first + second)
 
 
 def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
@@ -121,21 +128,18 @@ def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
 
 def test_checks_know_releases_of_several_windows(ran: Any):
     project, _, outcomes = ran
-    check = project.cli_here("check", "--replay")
-    assert (check.code, check.err) == (0, "")
-    assert "4 replayed at no cost" in check.out
-    assert "no fault" in check.out
-    checked = project.cli_here("data", "check", str(project.datasets / "stream.yaml"))
-    assert (checked.code, checked.err) == (0, "")
-    assert "what is published of each week with evaluations costs 1.25" in checked.out
+    check = project.command("check", "--replay")
+    assert "4 replayed at no cost" in check
+    assert "no fault" in check
+    checked = project.command("data", "check", str(project.datasets / "stream.yaml"))
+    assert "what is published of each week with evaluations costs 1.25" in checked
     reserved = project.ledger.history(tree(outcomes, "2026-W02").bundle.key)[0]
     assert ChargedRelease(reserved, "settled", project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
     )
 
 
-def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project):
-    spec = stream(project, **SPANS)
+def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project, spec: DatasetSpec):
     run_weeks(project, spec, "2026-W02")
     wider = {**STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}
     changed = stream(project, **SPANS, attributes=wider)
@@ -152,13 +156,6 @@ def test_no_release_in_rho_is_of_several_windows(project: Project):
     words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
     wrong = project.cli_here("plan", "stream", *words)
     assert_refused(wrong, 2, "with `delta` a release must be of one window, as ρ of")
-
-
-def test_it_plans_from_release_that_belongs_to_window_before(ran: Any):
-    project, _, outcomes = ran
-    assert LEARNED not in tree(outcomes, "2026-W02").bundle.facts
-    learned = tree(outcomes, "2026-W03").bundle.facts[LEARNED]
-    assert project.home.released / learned == tree(outcomes, "2026-W02").folder
 
 
 def test_card_and_report_say_the_cost_of_one_and_all_windows(ran: Any):
@@ -187,8 +184,8 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
     # Each of two windows has room by itself, and together they have none.
     options = week_options(project, spec, "2026-W02", "2026-W03", new_draw=True)
     both = [replace(draw, names=["htree_kmeans"]) for draw in options]
-    for refusal in both:
-        plan_run(refusal).require_budget()
+    for draw in both:
+        plan_run(draw).require_budget()
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-W02 1\.4, left 0\.6, each_window 2"):
         project.execute(all_windows(both))
     assert len(project.ledger.entries()) == rows
@@ -206,16 +203,12 @@ def test_windows_before_the_first_are_refused_in_one_line(project: Project):
     stream(project, **SPANS)
     early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
     assert_refused(early, 2, "over 2 windows up to 2026-W01 needs a window before 2026-W01")
-    for span, line in (
-        ("401", "The span of a release must be 1 to"),
-        ("-1", "The span of a release must be 1 to"),
-        ("9", "is the first: name a later window, or fewer"),
-    ):
+    limits, first = "The span of a release must be 1 to", "is the first: name a later window, or"
+    for span, line in (("401", limits), ("-1", limits), ("9", first)):
         wrong = project.cli_here("plan", "stream", "--window", "2026-W03", "--span", span)
         assert_refused(wrong, 2, line)
     assert project.ledger.populations() == ()
-    planned = project.cli_here("plan", "stream", "--model", "independent", "--window", "2026-W01")
-    assert planned.code == 0, planned.err
+    project.command("plan", "stream", "--model", "independent", "--window", "2026-W01")
 
 
 def test_a_plan_shows_what_every_window_would_pay(project: Project):
@@ -234,18 +227,16 @@ def test_a_plan_shows_what_every_window_would_pay(project: Project):
 
 def test_command_releases_over_as_many_windows_as_it_says(project: Project):
     spec = stream(project)
-    words = ("--window", "2026-W03", "--model", "independent", "--span", "3")
-    done = project.cli_here("run", "stream", *words)
-    assert done.code == 0, done.err
-    assert "2026-W01..2026-W03" in done.out
-    assert "charged by this run: 0.45" in done.out
+    words = ("--model", "independent", "--window", "2026-W03")
+    done = project.command("run", "stream", *words, "--span", "3")
+    assert "2026-W01..2026-W03" in done
+    assert "charged by this run: 0.45" in done
     assert project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, TABLE)
     # Beside what is published of the window, and no part of it.
     assert published_windows(spec, project.home) == ()
-    again = project.cli_here("run", "stream", *words)
-    assert "charged by this run: 0" in again.out
-    rolled = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W03")
-    assert "the window is not released: `dp-pipeline run" in rolled.err
+    assert "charged by this run: 0" in project.command("run", "stream", *words, "--span", "3")
+    rolled = project.cli_here("roll-up", "stream", *words)
+    assert_refused(rolled, 1, "the window is not released: `dp-pipeline run")
 
 
 def test_refined_release_of_two_windows_is_not_paid_anew(project: Project):
@@ -294,48 +285,28 @@ def test_new_snapshot_of_one_window_makes_another_release(project: Project):
     assert (second.state, first.bundle.key == second.bundle.key) == ("charged", False)
 
 
-# In Dagster.
-
-
-def test_release_of_two_windows_is_in_partition_of_its_last(project: Project):
-    spec = stream(project, **SPANS)
+def test_release_of_two_windows_is_in_partition_of_its_last(project: Project, spec: DatasetSpec):
     names = ("ingested", "validated", "normalized", "discretized")
     released = ("htree_kmeans", "independent", "evaluation")
-    result = project.launch(spec, *names, *released, partition="2026-W02-1")
-    assert not result.success
-    (line,) = [
-        event.step_failure_data.user_failure_data.description
-        for event in result.all_events
-        if event.is_step_failure and event.step_failure_data.user_failure_data
-    ]
-    assert "no snapshot of 2026-W01 is prepared" in line
+    assert project.launch(spec, *names, partition="2026-W02-1").success
+    refused = project.launch(spec, "htree_kmeans", partition="2026-W02-1")
+    assert "no snapshot of 2026-W01 is prepared" in refusal(refused)
     assert project.launch(spec, *names, partition="2026-W01-1").success
     assert project.launch(spec, *released, partition="2026-W02-1").success
     paid = {"2026-W01": TREE, "2026-W02": TREE + TABLE}
     assert project.ledger.blocks(spec.population) == paid
 
 
-def test_a_tick_reads_the_windows_before_first(project: Project):
-    spec = stream(project, **SPANS)
+def test_a_tick_reads_the_windows_before_first(project: Project, spec: DatasetSpec):
     assert due_windows(spec, project.home, spec.cut.closing_time("2026-W01")) == ()
-    requests = ticked(project, spec, "2026-01-14T06:00").run_requests
-    assert [(request.partition_key, bool(request.asset_selection)) for request in requests] == [
-        ("2026-W01-1", True),
-        ("2026-W02-1", False),
-    ]
-    read = {key.path[-1] for key in requests[0].asset_selection}
+    first, second = ticked(project, spec, "2026-01-14T06:00").run_requests
+    assert (first.partition_key, second.partition_key) == ("2026-W01-1", "2026-W02-1")
+    read = {key.path[-1] for key in first.asset_selection}
     assert read == {"ingested", "validated", "normalized", "discretized"}
+    assert second.asset_selection is None
     run_weeks(project, spec, "2026-W02")
-    later = ticked(project, spec, "2026-01-21T06:00").run_requests
-    assert [(request.partition_key, request.asset_selection) for request in later] == [
-        ("2026-W03-1", None)
-    ]
-
-
-def exported_windows(folder: str) -> str:
-    """Of which windows the release is that was written there."""
-    card = json.loads(Path(folder, "card.json").read_text(encoding="utf-8"))
-    return str(card["guarantee"]["facts"][WINDOW])
+    (later,) = ticked(project, spec, "2026-01-21T06:00").run_requests
+    assert (later.partition_key, later.asset_selection) == ("2026-W03-1", None)
 
 
 def test_releases_of_two_weeks_are_brought_out_and_put_on_shelf(project: Project):
@@ -343,13 +314,11 @@ def test_releases_of_two_weeks_are_brought_out_and_put_on_shelf(project: Project
     spec = stream(project, **SPANS)
     run_weeks(project, spec, *WEEKS[1:])
     out = str(project.folder / "out")
-    result = project.cli_here("export", spec.name, "htree_kmeans", "--to", out, "--json")
-    assert result.code == 0, result.err
-    assert exported_windows(out) == "2026-W02..2026-W03"
-    earlier = ("--window", "2026-W02", "--to", out)
-    assert project.cli_here("export", spec.name, "htree_kmeans", *earlier).code == 0
-    assert exported_windows(out) == "2026-W01..2026-W02"
-    assert project.cli_here("verify", out).code == 0
+    for words, windows in (((), "2026-W02..2026-W03"), (("--window", "2026-W02"), TWO)):
+        project.command("export", spec.name, "htree_kmeans", *words, "--to", out)
+        card = json.loads(Path(out, "card.json").read_text(encoding="utf-8"))
+        assert card["guarantee"]["facts"][WINDOW] == windows
+    project.command("verify", out)
     shelved = publish_copies(spec.of_all_windows(), project.home)
     assert set(shelved) == {"htree_kmeans", "independent"}
     assert all(copy is not None for copy in shelved.values())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import PipelineError
 from dp_pipeline.config.system_errors import system_error
 from dp_pipeline.orchestration.instance import dagster_instance
@@ -32,8 +33,7 @@ class FullDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_full_disk_is_one_line_and_charged_once(rides: Project, monkeypatch: pytest.MonkeyPatch):
-    spec = rides.declare("rides", RIDES)
+def test_full_disk_is_one_line_and_charged_once(rides: Project, spec: DatasetSpec, monkeypatch):
     for number in itertools.count(1):
         disk = FullDisk(number)
         monkeypatch.setattr(os, "fsync", disk)
@@ -53,9 +53,7 @@ def test_full_disk_is_one_line_and_charged_once(rides: Project, monkeypatch: pyt
     rides.ledger.verify()
 
 
-def test_dagster_reports_the_systems_reason_on_release_data(
-    rides: Project, monkeypatch: pytest.MonkeyPatch
-):
+def test_dagster_reports_the_systems_reason_on_release_data(rides: Project, monkeypatch):
     spec = rides.declare("rides", RIDES)
     monkeypatch.setattr(os, "fsync", FullDisk(1))
     line = refusal(rides.launch(spec, "dpqt_kmeans", partition="0.5"))
@@ -64,7 +62,7 @@ def test_dagster_reports_the_systems_reason_on_release_data(
 
 @pytest.mark.parametrize("damaged", ["history/runs.db", "schedules/schedules.db"])
 def test_a_damaged_history_is_one_line_that_says_what_is_lost(
-    damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damaged: str, tmp_path: Path, monkeypatch
 ):
     for name in ("DAGSTER_HOME", "DP_PIPELINE_DAGSTER"):
         monkeypatch.setenv(name, "")

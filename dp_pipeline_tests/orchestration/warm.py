@@ -54,7 +54,6 @@ class Result:
 
     @classmethod
     def of(cls, code: int, out: str, stderr: str) -> Result:
-        """Of all that stands on stderr."""
         lines = stderr.splitlines(keepends=True)
         steps = tuple(line.rstrip() for line in lines if line.endswith(STEP))
         return cls(code, out, "".join(line for line in lines if not line.endswith(STEP)), steps)
@@ -73,7 +72,6 @@ def assert_refused(result: Result, code: int, *words: str) -> None:
 
 
 def start_server() -> None:
-    """Let the imports begin; the first child waits for their end."""
     # Read by the library when it is imported, and the server imports it before any test does.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     os.environ[WARM_SERVER] = "yes"
@@ -93,7 +91,6 @@ def start(folder: Path, work: Callable[..., None], *arguments: object) -> BasePr
 
 
 def ended(child: BaseProcess, folder: Path) -> Result:
-    """Wait for the end of what ``start`` began."""
     child.join(timeout=600)
     assert child.exitcode is not None, "a command that does not end"
     out, err = ((folder / name).read_text(encoding="utf-8") for name in ("out.txt", "err.txt"))

@@ -67,7 +67,6 @@ class Block:
 
 @cache
 def pages() -> tuple[str, ...]:
-    """Every page by its path in the project."""
     found = [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))]
     return tuple(path.relative_to(ROOT).as_posix() for path in found)
 
@@ -94,7 +93,6 @@ def blocks(page: str) -> tuple[Block, ...]:
 
 
 def without_blocks(page: str) -> str:
-    """What stands between the blocks."""
     return re.sub(r"^ *```.*?^ *```$", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
 
 

@@ -80,7 +80,7 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+def reader(tmp_path: Path, monkeypatch) -> Reader:
     folder = tmp_path / "reader"
     folder.mkdir()
     ours = ("DP_PIPELINE_", "DAGSTER_HOME")

@@ -24,9 +24,7 @@ def cells(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def executed(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Any]:
+def executed(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch) -> dict[str, Any]:
     """The names of a notebook after its last cell."""
     monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)

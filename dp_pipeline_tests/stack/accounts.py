@@ -37,7 +37,6 @@ def charges(ledger: Ledger, population: str) -> dict[str, int]:
 
 
 def unfinished(project: Project, spec: DatasetSpec) -> set[str]:
-    """Keys that are reserved, and neither settled nor dead."""
     entries = project.ledger.entries(spec.population)
     ended = {entry.key for entry in entries if entry.event in ("settled", "dead")}
     return {

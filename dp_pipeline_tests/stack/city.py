@@ -35,7 +35,6 @@ CITY: Declaration = {
 
 
 def declare_city(project: Project, **changes: object) -> DatasetSpec:
-    """Write the data set file and its rows."""
     project.write_declaration("city", CITY)
     project.write_rows("city.csv", _homes())
     return project.declare("city", CITY, **changes)

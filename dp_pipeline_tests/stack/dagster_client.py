@@ -63,7 +63,6 @@ class Client:
     url: str
 
     def ask(self, query: str, **variables: Any) -> Mapping[str, Any]:
-        """The data of one query or mutation."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.url}/graphql", body, headers)
@@ -91,7 +90,6 @@ class Client:
         return None
 
     def reload(self) -> None:
-        """Read the code location again."""
         self.ask(_RELOAD, name=LOCATION)
 
     def heartbeats(self) -> dict[str, float]:
@@ -130,7 +128,6 @@ class Client:
         return Backfill(backfill, found["status"], error)
 
     def backfills(self) -> list[str]:
-        """Ids of all of them, the newest first."""
         found = self.result(_BACKFILLS, expected="PartitionBackfills")
         return [one["id"] for one in found["results"]]
 
@@ -161,12 +158,10 @@ class Client:
         return [one["status"] for one in found]
 
     def schedules(self) -> dict[str, str]:
-        """Schedule → RUNNING or STOPPED."""
         found = self.result(_SCHEDULES, expected="Schedules", selector=REPOSITORY)
         return {one["name"]: one["scheduleState"]["status"] for one in found["results"]}
 
     def sensors(self) -> dict[str, str]:
-        """Sensor → RUNNING or STOPPED."""
         found = self.result(_SENSORS, expected="Sensors", selector=REPOSITORY)
         return {one["name"]: one["sensorState"]["status"] for one in found["results"]}
 

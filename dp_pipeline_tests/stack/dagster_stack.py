@@ -51,12 +51,10 @@ class DagsterStack:
 
     @property
     def folder(self) -> Path:
-        """The logs of the servers; not the project's data."""
         return self.project.folder / "stack"
 
     @property
     def url(self) -> str:
-        """Where the UI is."""
         return f"http://127.0.0.1:{self._ports[WEB]}"
 
     @property
@@ -65,7 +63,6 @@ class DagsterStack:
 
     @cached_property
     def servers(self) -> dict[str, Server]:
-        """Name → server."""
         return {
             name: Server(
                 name,
@@ -97,14 +94,12 @@ class DagsterStack:
         return self.project.folder / "workspace.yaml"
 
     def start(self) -> None:
-        """Start every server, and wait until all are ready."""
         for name in SERVERS:
             self.servers[name].start()
         for name in SERVERS:
             self.wait_ready(name)
 
     def restart(self, name: str) -> None:
-        """Start a server that was killed, and wait until it is ready."""
         self.servers[name].start()
         self.wait_ready(name)
 
@@ -139,8 +134,6 @@ class DagsterStack:
             raise AssertionError(f"{late}\n{self.servers[name].last_words()}") from None
 
     def wait_backfill(self, backfill: str, *, seconds: float = 300) -> Backfill:
-        """Until a backfill and all its runs have ended."""
-
         def ended() -> Backfill | None:
             found = self.client.backfill(backfill)
             runs = self.client.runs(backfill)
@@ -150,8 +143,6 @@ class DagsterStack:
         return wait_for(ended, what=f"the end of backfill {backfill}", seconds=seconds)
 
     def wait_run(self, run: str, *, seconds: float = 180) -> Run:
-        """Until a run has ended."""
-
         def ended() -> Run | None:
             every = (*self.client.runs(), *self.client.renewals())
             return next((r for r in every if r.id == run and r.is_finished), None)

@@ -33,14 +33,12 @@ def free_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections at a loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_for(ask: Callable[[], Found], *, what: str, seconds: float = 240) -> Found:
-    """The first answer that is true; NotInTime. A server that is not there is no answer."""
     last: object = None
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -75,7 +73,6 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the newest start."""
         assert self._child is not None, f"{self.name} was never started"
         return self._child.pid
 

@@ -36,13 +36,11 @@ class Steward:
     lost: list[str] = field(default_factory=list)
 
     def begin(self, partitions: Sequence[str]) -> None:
-        """Launch a backfill, and wait for its runs."""
         self.partitions, self.backfills = partitions, []
         self._launch(partitions)
         wait_for(self.runs, what="runs of the backfill")
 
     def runs(self) -> list[Run]:
-        """Of the backfills of these partitions, the newest first."""
         return [run for run in self.stack.client.runs() if run.backfill in self.backfills]
 
     def is_busy(self) -> bool:

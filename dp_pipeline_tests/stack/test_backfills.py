@@ -28,7 +28,6 @@ def spec(stack: DagsterStack) -> DatasetSpec:
 
 
 def launched(stack: DagsterStack, spec: DatasetSpec) -> str:
-    """A backfill over every ε, with its runs on the way."""
     backfill = stack.client.launch_backfill(ASSETS, spec.partition_keys)
     wait_for(lambda: stack.client.runs(backfill), what="runs of the backfill")
     return backfill
@@ -54,7 +53,6 @@ def test_half_failed_backfill_pays_only_what_is_missing(stack: DagsterStack, spe
 
 
 def price(spec: DatasetSpec, partitions: set[str]) -> Fraction:
-    """Of every model's releases at some ε, with their evaluation."""
     assert spec.evaluation is not None
     return len(spec.models) * sum((Fraction(e) + spec.evaluation for e in partitions), Fraction(0))
 

@@ -22,7 +22,6 @@ UV = [sys.executable, "-m", "uv"]
 
 
 def done(*command: str | Path, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """What a command prints that has to succeed."""
     ended = subprocess.run(
         command,
         cwd=folder,
@@ -73,7 +72,6 @@ def test_wheel_of_source_archive_is_wheel_of_project(built: Path, tmp_path: Path
 
 
 def digests(wheel: Path) -> dict[str, int]:
-    """File → the checksum of what is in it."""
     return {one.filename: one.CRC for one in zipfile.ZipFile(wheel).infolist()}
 
 

@@ -16,10 +16,7 @@ from dp_pipeline_tests.stack.accounts import (
     require_paid_once,
 )
 from dp_pipeline_tests.stack.city import prepare
-from dp_pipeline_tests.stack.mutants import (
-    publish_before_paying,
-    publish_in_place,
-)
+from dp_pipeline_tests.stack.mutants import publish_before_paying, publish_in_place
 from dp_pipeline_tests.stack.store_reader import reading
 
 # In processes that are killed.
@@ -33,7 +30,6 @@ def warm_server() -> None:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Nothing released yet; to be copied, not used."""
     project = Project(tmp_path_factory.mktemp("prepared"))
     prepare(project, project.declare("rides", RIDES), "first")
     return project

@@ -93,9 +93,7 @@ def killed_in_the_middle(stack: DagsterStack, steward: Steward) -> set[str]:
     return unfinished(stack.project, steward.spec)
 
 
-def test_killed_backfill_over_weeks_pays_for_every_week_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_killed_backfill_over_weeks_pays_for_every_week_once(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("dp_pipeline_tests.stack.processes.POLL_SECONDS", 0.02)
     project = Project(tmp_path)
     project.datasets.mkdir(parents=True)

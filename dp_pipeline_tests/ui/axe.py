@@ -24,7 +24,6 @@ _GRAVE = ("serious", "critical")
 
 
 def axe_file() -> Path | None:
-    """The script, or None."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)

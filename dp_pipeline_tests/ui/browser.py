@@ -64,14 +64,12 @@ class Watched:
 
 
 def chromium() -> Path | None:
-    """The Chromium of this machine, or None."""
     found = (shutil.which(name) for name in NAMES)
     return next((Path(path) for path in found if path), None)
 
 
 @contextmanager
 def open_browser(program: Path) -> Iterator[Browser]:
-    """A browser without a past."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

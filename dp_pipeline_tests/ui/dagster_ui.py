@@ -30,7 +30,6 @@ class DagsterUi:
 
     @property
     def spent(self) -> Fraction:
-        """What the ledger says of the riders."""
         return self.stack.project.ledger.balance("riders").spent
 
     def resize(self, width: int, height: int) -> None:
@@ -65,7 +64,6 @@ class DagsterUi:
         dialog.get_by_role("button", name="Continue").click()
 
     def sees(self, text: str | re.Pattern[str]) -> Locator:
-        """Wait for the first place that shows a text."""
         found = self.page.get_by_text(text).first
         found.wait_for()
         return found
@@ -103,13 +101,11 @@ class DagsterUi:
         dialog.get_by_role("button", name=re.compile("^Launch")).click()
 
     def prepare(self, dataset: str) -> None:
-        """Launch the job that reads, validates and prepares the rows."""
         self.open_job(f"{dataset}_prepare")
         self.materialize()
         self.sees("Launched run")
 
     def opened(self, value: Locator) -> Locator:
-        """The dialog that a long text, or a picture, opens in."""
         value.get_by_text("Show Markdown").click()
         dialog = self.page.get_by_role("dialog").last
         # The dialog is there before what it shows.

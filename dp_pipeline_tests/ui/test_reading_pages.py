@@ -56,7 +56,6 @@ def report(folder: Path) -> Path:
 
 
 def k_report(folder: Path) -> Path:
-    """The page of k-anonymous releases."""
     tried = [k_anonymous(figures={"auc": 0.5}), k_anonymous(k=5, measures=measures("aabab", k=5))]
     return write_report(
         folder / "k.html", level="k", spec=tried[0].spec, releases=tried, written=WRITTEN

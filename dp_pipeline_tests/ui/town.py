@@ -108,7 +108,6 @@ PAIRS: Declaration = {
 
 
 def declare_town(project: Project) -> None:
-    """Write the data set files and their rows."""
     project.write_declaration("rides", RIDES)
     project.write_rows("rides.csv", _rides())
     project.write_declaration("homes", HOMES)
