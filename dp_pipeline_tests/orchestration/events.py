@@ -27,7 +27,6 @@ def materializations(
         partitions = materialized.setdefault(key, {})
         for record in project.instance.fetch_materializations(key, limit=1000).records:
             materialization = record.asset_materialization
-            assert materialization is not None
             partitions.setdefault(materialization.partition, []).append(materialization.metadata)
     return materialized
 

@@ -79,7 +79,6 @@ def _private(spec: DatasetSpec, name: str, snapshot: Snapshot, home: Home) -> st
 
 
 def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
-    assert spec.k_anonymity is not None
     k = next(k for k in spec.k_anonymity.partitions if k >= 2)
     is_declared = name in spec.k_anonymity.methods
     method = declared_method(spec, name) if is_declared else METHODS[name]()

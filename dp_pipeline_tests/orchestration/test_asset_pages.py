@@ -85,18 +85,16 @@ def test_a_bundled_source_has_the_icon_of_its_library(homes: DatasetSpec):
 
 
 def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
-    assets_by_name = pages(homes)
-    assert {name: one.type for name, one in columns(assets_by_name["ingested"]).items()} == {
-        "rooms": "number", "rent": "number", "tenure": "text",
-    }  # fmt: skip
-    ingested = columns(assets_by_name["ingested"])
+    stages = ("ingested", "normalized", "discretized")
+    ingested, normalized, discretized = (columns(pages(homes)[stage]) for stage in stages)
+    number, places = ("rooms", "rent"), ("rooms.clipped", "rent.clipped")
+    types = dict.fromkeys(number, "number") | {"tenure": "text"}
+    assert {name: column.type for name, column in ingested.items()} == types
     assert ingested["rent"].description == "read as rent (declared: 0 to 1000)"
     assert "(declared: owner | renter | other)" in (ingested["tenure"].description or "")
-    assert {name: one.type for name, one in columns(assets_by_name["normalized"]).items()} == {
-        "rooms": "int32", "rooms.clipped": "float64",
-        "rent": "int32", "rent.clipped": "float64", "tenure": "text",
-    }  # fmt: skip
-    assert {column.type for column in columns(assets_by_name["discretized"]).values()} == {"uint8"}
+    types |= dict.fromkeys(number, "int32") | dict.fromkeys(places, "float64")
+    assert {name: column.type for name, column in normalized.items()} == types
+    assert {column.type for column in discretized.values()} == {"uint8"}
 
 
 def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
@@ -136,29 +134,23 @@ def test_many_levels_are_counted_and_not_listed(project: Project):
     assert rules(pages(spec)["normalized"], "tenure") == [f"{MAX_NAMED_LEVELS + 1} levels"]
 
 
-def test_a_synthetic_column_is_followed_back_to_the_source(homes: DatasetSpec):
+def test_every_column_is_followed_back_to_the_source(project: Project, homes: DatasetSpec):
     assets_by_name = pages(homes)
-    assert sources(assets_by_name["independent"])["rent"] == {"discretized.rent"}
-    assert sources(assets_by_name["discretized"])["rent"] == {"normalized.rent.clipped"}
-    assert sources(assets_by_name["normalized"])["rent.clipped"] == {"ingested.rent"}
+    for asset, column, made_from in (
+        ("independent", "rent", {"discretized.rent"}),
+        ("discretized", "rent", {"normalized.rent.clipped"}),
+        ("normalized", "rent.clipped", {"ingested.rent"}),
+        ("dp_kjig", "level", {"discretized.tenure"}),
+        ("dp_kjig", "class", {"discretized.rooms", "discretized.rent"}),
+    ):
+        assert sources(assets_by_name[asset])[column] == made_from
     assert LINEAGE not in assets_by_name["ingested"].metadata
-
-
-def test_a_centre_comes_from_coordinates_and_a_class_from_codes(homes: DatasetSpec):
-    assets_by_name = pages(homes)
-    assert sources(assets_by_name["eug_kmeans"]) == {
-        "rooms": {"normalized.rooms"}, "rent": {"normalized.rent"},
-    }  # fmt: skip
-    assert sources(assets_by_name["dp_kjig"])["level"] == {"discretized.tenure"}
-    assert sources(assets_by_name["dp_kjig"])["class"] == {"discretized.rooms", "discretized.rent"}
-
-
-def test_the_bits_of_a_table_come_from_their_attribute(project: Project):
-    assets_by_name = pages(project.declare("plants", PLANTS))
-    made_from = sources(assets_by_name["one_hot"])
-    assert made_from["colour=red"] == {"discretized.colour"}
+    centres = {"rooms": {"normalized.rooms"}, "rent": {"normalized.rent"}}
+    assert sources(assets_by_name["eug_kmeans"]) == centres
+    bits = sources(pages(project.declare("plants", PLANTS))["one_hot"])
+    assert bits["colour=red"] == {"discretized.colour"}
     # A colour may be missing; the numbers are axes.
-    assert len(made_from) == 4 + 2 + 3
+    assert len(bits) == 4 + 2 + 3
 
 
 def test_columns_of_a_population_are_columns_of_the_asset_above(

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,13 +16,13 @@ from dp_pipeline.raw import prepare
 from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.warm import assert_refused
 
 pytestmark = pytest.mark.chain
 
 EPSILONS = ("0.1", "0.2", "0.3", "0.4")
-SWEPT = {"partitions": list(EPSILONS), "publish": None, "models": {
-    "dpqt_kmeans": {"k": "3", "nominal_rows": "40"}, "eug_kmeans": {"k": "3"},
-}}  # fmt: skip
+MODELS = {"dpqt_kmeans": {"k": "3", "nominal_rows": "40"}, "eug_kmeans": {"k": "3"}}
+SWEPT = {"partitions": list(EPSILONS), "publish": None, "models": MODELS}
 PRICE = 2 * (Fraction("1.0") + 4 * Fraction("0.05"))
 """Two models at four ε, each with its evaluation."""
 
@@ -45,12 +46,10 @@ def failing(monkeypatch, *, draws: tuple[int, ...], after: bool) -> None:
     """Some of the next draws end in an error, before or after their noise was drawn."""
     real, done = NoisyDrawing.draw, iter(range(100))
 
-    def draw(*arguments: object, **named: object) -> object:
-        number = next(done)
-        if number in draws and not after:
-            raise RuntimeError("injected")
-        bundle = real(*arguments, **named)  # type: ignore[arg-type]
-        if number in draws:
+    def draw(*arguments: Any, **named: Any) -> object:
+        is_lost = next(done) in draws
+        bundle = real(*arguments, **named) if after or not is_lost else None
+        if is_lost:
             raise RuntimeError("injected")
         return bundle
 
@@ -88,23 +87,15 @@ def test_backfill_that_ends_at_ceiling_goes_on_where_it_stopped(rides: Project):
     assert set(reserved(rides).values()) == {1}
 
 
-@dataclass(frozen=True)
-class Heard:
-    """An instance that knows a daemon's last word, or none."""
-
-    at: float | None
-
-    def get_daemon_heartbeats(self) -> dict[str, object]:
-        beat = type("Beat", (), {"timestamp": self.at})
-        return {} if self.at is None else {jobs.QUEUE_DAEMON: beat}
-
-
 def test_a_backfill_needs_a_daemon_that_was_heard_of_lately():
-    now = 1_000_000.0
-    require_daemon(Heard(now - MAX_SILENCE), now=now)  # type: ignore[arg-type]
-    for last in (None, now - MAX_SILENCE - 1):
+    now, instance = 1_000_000.0, Mock()
+    beats = instance.get_daemon_heartbeats
+    beats.return_value = {jobs.QUEUE_DAEMON: Mock(timestamp=now - MAX_SILENCE)}
+    require_daemon(instance, now=now)
+    for silent in ({}, {jobs.QUEUE_DAEMON: Mock(timestamp=now - MAX_SILENCE - 1)}):
+        beats.return_value = silent
         with pytest.raises(PipelineError, match="The backfill needs a running Dagster daemon"):
-            require_daemon(Heard(last), now=now)  # type: ignore[arg-type]
+            require_daemon(instance, now=now)
 
 
 def test_a_backfill_before_rows_are_prepared_prepares_them_once(project: Project):
@@ -141,5 +132,4 @@ def test_command_refuses_what_does_not_fit_without_a_daemon(rides: Project):
     rides.declare("rides", RIDES)
     rides.spend("2.5")
     result = rides.cli_here("backfill", "rides", "--epsilon", "0.5")
-    assert result.code == 3
-    assert "requested ε=0.55, spent 2.5, left 0.5, ceiling 3" in result.err
+    assert_refused(result, 3, "requested ε=0.55, spent 2.5, left 0.5, ceiling 3")

@@ -178,9 +178,7 @@ YEAR, MONTH = {"ceiling": Fraction(1)}, {"ceiling": Fraction(1), "per_month": Fr
         ({"ceiling": None}, "1000", (True, True)),
     ],
 )
-def test_a_warning_stands_from_80_percent_of_a_limit_on(
-    limits: dict[str, Fraction], spent: str, expected: tuple[bool, bool]
-):
+def test_a_warning_stands_from_80_percent_of_a_limit_on(limits, spent, expected):
     balance = Balance(**limits, spent=Fraction(spent), month_spent=Fraction(spent))
     within, not_near = budget_checks(balance)
     assert (within.passed, not_near.passed) == expected

@@ -40,47 +40,37 @@ def city(tmp_path: Path) -> Path:
 def run_in(city: Path, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """A command in the example's folder, its package on the path as installed."""
     outer = {name: text for name, text in os.environ.items() if not name.startswith(OURS)}
-    paths = {
-        "PYTHONPATH": os.pathsep.join((str(city / "src"), str(ROOT))),
-        "DAGSTER_HOME": str(city.parent / "dagster"),
-    }
-    return subprocess.run(
-        command,
-        cwd=city,
-        env={**outer, **paths, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-        umask=0o022,
-    )
+    outer["PYTHONPATH"] = os.pathsep.join((str(city / "src"), str(ROOT)))
+    outer["DAGSTER_HOME"] = str(city.parent / "dagster")
+    options = {"capture_output": True, "text": True, "umask": 0o022}
+    return subprocess.run(command, check=False, cwd=city, env={**outer, **settings}, **options)
 
 
-def dagster(city: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return run_in(city, sys.executable, "-m", "dagster", *words)
+def dagster(city: Path, *words: str) -> str:
+    """Everything that one of Dagster's commands says, which has to end well."""
+    done = run_in(city, sys.executable, "-m", "dagster", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
-def released(city: Path, *models: str) -> subprocess.CompletedProcess[str]:
-    """The rows read and prepared, and models at ε = 0.5, in one run of the project's executor."""
-    keys = [f'key:"rides/{name}"' for name in models]
-    return dagster(
-        city,
-        *("asset", "materialize", "--module-name", "city.definitions", "--partition", "0.5"),
-        *("--select", " or ".join(['group:"rides_1_raw"', *keys])),
-        *("--config-json", json.dumps(EXECUTION)),
-    )
+def require_charged(city: Path) -> None:
+    ledger = Home(city / "data").ledger
+    assert ledger.balance("city_riders").spent == Fraction("0.5")
+    ledger.verify()
+
+
+SELECTED = 'group:"rides_1_raw" or key:"rides/dpqt_kmeans"'
+"""The rows read and prepared, and a model."""
 
 
 def test_the_example_loads_and_a_release_of_it_is_charged(city: Path):
     loaded = dagster(city, "definitions", "validate")
-    assert loaded.returncode == 0, loaded.stderr
-    assert "All code locations passed validation" in loaded.stderr + loaded.stdout
+    assert "All code locations passed validation" in loaded
     assert not (city / "data").exists()
-    done = released(city, "dpqt_kmeans")
-    assert done.returncode == 0, done.stderr
-    assert "multiprocess executor" in done.stderr
-    ledger = Home(city / "data").ledger
-    assert ledger.balance("city_riders").spent == Fraction("0.5")
-    ledger.verify()
+    words = ("--module-name", "city.definitions", "--partition", "0.5", "--select", SELECTED)
+    config = ("--config-json", json.dumps(EXECUTION))
+    assert "multiprocess executor" in dagster(city, "asset", "materialize", *words, *config)
+    require_charged(city)
     written = [city / "data", *(city / "data").rglob("*")]
     assert [path for path in written if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
@@ -106,10 +96,8 @@ def run_dg(city: Path, program: str, *words: str) -> subprocess.CompletedProcess
 
 def require_listed(city: Path, command: str) -> None:
     """Both commands that only load: they find every asset and make no home."""
-    checked, listed = (
-        run_dg(city, command, "check", "defs"),
-        run_dg(city, command, "list", "defs", "--json"),
-    )
+    checked = run_dg(city, command, "check", "defs")
+    listed = run_dg(city, command, "list", "defs", "--json")
     assert "All definitions loaded successfully." in checked.stdout + checked.stderr
     for key in ("rain", "open_data_page", "rides/ingested", "rides/dpqt_kmeans", "rides/budget"):
         assert f'"{key}"' in listed.stdout
@@ -139,16 +127,10 @@ def test_a_component_of_the_page_is_loaded_and_launched_by_dg(city: Path, dg_com
     (city / "src/city/data_sets").rename(city / "src/city/defs/rides")
     (city / "src/city/defs/rides/defs.yaml").write_text(COMPONENT, encoding="utf-8")
     require_listed(city, dg_command)
-    selected = 'group:"rides_1_raw" or key:"rides/dpqt_kmeans"'
-    assert f"dg launch --assets '{selected}' --partition 0.5" in page
-    run_dg(
-        city,
-        *(dg_command, "launch", "--assets", selected, "--partition", "0.5"),
-        *("--config-json", json.dumps(IN_PROCESS)),
-    )
-    ledger = Home(city / "data").ledger
-    assert ledger.balance("city_riders").spent == Fraction("0.5")
-    ledger.verify()
+    assert f"dg launch --assets '{SELECTED}' --partition 0.5" in page
+    words = ("launch", "--assets", SELECTED, "--partition", "0.5")
+    run_dg(city, dg_command, *words, "--config-json", json.dumps(IN_PROCESS))
+    require_charged(city)
 
 
 @pytest.mark.stack
@@ -156,7 +138,5 @@ def test_job_of_page_is_executed_with_epsilon_in_its_tag(city: Path):
     page = (ROOT / "docs/existing_dagster_project.md").read_text(encoding="utf-8")
     job, tags = "rides_epsilon_backfill", '{"dagster/partition": "0.5"}'
     assert f"dagster job execute -f definitions.py -j {job} --tags '{tags}'\n" in page
-    words = ("job", "execute", "-f", "src/city/definitions.py", "-j", job, "--tags", tags)
-    done = dagster(city, *words)
-    assert done.returncode == 0, done.stderr
-    assert Home(city / "data").ledger.balance("city_riders").spent == Fraction("0.5")
+    dagster(city, "job", "execute", "-f", "src/city/definitions.py", "-j", job, "--tags", tags)
+    require_charged(city)

@@ -51,9 +51,7 @@ def test_default_history_is_a_quiet_folder_beside_the_home(home: Home):
 
 
 @pytest.mark.parametrize("text", ["", "# Nothing is to be another one.\n", "nux: {}\n"])
-def test_settings_of_project_are_taken_once_and_then_left_alone(
-    home: Home, declared: Path, text: str
-):
+def test_settings_of_project_are_taken_once_and_then_left_alone(home: Home, declared: Path, text):
     own = {"retention": {}, "storage": {"sqlite": {"base_dir": "/srv/history"}}}
     declared.write_text(yaml.safe_dump(own), encoding="utf-8")
     folder = make_dagster_home(home)
@@ -189,13 +187,7 @@ def test_without_a_lock_they_make_it_all_at_once(tmp_path: Path):
     ],
     ids=["said to go on for a day", "imports for minutes"],
 )
-def test_a_silent_run_is_waited_for_and_then_ended(
-    last: dg.DagsterEventType,
-    hours: tuple[float, float],
-    state: dg.DagsterRunStatus,
-    home: Home,
-    monkeypatch,
-):
+def test_a_silent_run_is_waited_for_and_then_ended(last, hours, state, home: Home, monkeypatch):
     shutil.copy(Path(__file__).parents[2] / "dagster.yaml", home.root.parent)
     with dagster_instance(home) as instance:
         run = a_silent_run(instance, last)

@@ -28,19 +28,12 @@ from dp_pipeline_tests.orchestration.streams import ticked
 
 pytestmark = pytest.mark.chain
 
-MIXTURES = {"mixture4", "mixture6", "mixture8"}
-WITHOUT_DATA = MIXTURES | {
-    *("birch3_like", "census", "pytest2d", "rides_stream", "tic_like", "trips"),
-    *("unbalance_like", "wdbc"),
+BUILT_IN = {
+    *("mixture4", "mixture6", "mixture8", "birch3_like", "census", "pytest2d", "rides_stream"),
+    *("tic_like", "trips", "unbalance_like", "wdbc", "adult", "adult_2000", "adult_raw"),
+    *("adult_replace", "birch3", "breast_cancer_wisconsin", "checkin", "checkin_events", "nltcs"),
+    *("nltcs_replace", "unbalance"),
 }
-NEEDS_DATA = {
-    *("adult", "adult_2000", "adult_raw", "adult_replace", "birch3", "breast_cancer_wisconsin"),
-    *("checkin", "checkin_events", "nltcs", "nltcs_replace", "unbalance"),
-}
-DOWNLOADED = {
-    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin", "checkin", "checkin_events")
-}
-BUILT_IN = NEEDS_DATA | WITHOUT_DATA
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +112,13 @@ def test_the_lineage_of_units_shows_both_sources(tmp_path: Path) -> None:
 def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Definitions):
     described: dict[str, str | None] = {}
     for asset in definitions.assets or []:
-        assert isinstance(asset, dg.AssetsDefinition)
         described |= {str(spec.key): spec.description for spec in asset.specs}
         described |= {str(check.key): check.description for check in asset.check_specs}
     described |= {job.name: job.description for job in definitions.jobs or []}
-    described |= {schedule.name: schedule.description for schedule in definitions.schedules or []}
-    assert len(described) > 200
+    schedules = list(definitions.schedules or [])
+    described |= {schedule.name: schedule.description for schedule in schedules}
+    assert {schedule.default_status for schedule in schedules} == {dg.DefaultScheduleStatus.STOPPED}
+    assert (len(schedules), len(described) > 200) == (24, True)
     assert [name for name, text in described.items() if not (text or "").strip()] == []
 
 
@@ -161,20 +155,15 @@ def test_partitions_are_the_listed_levels_ascending(
     definitions: dg.Definitions, specs: tuple[DatasetSpec, ...]
 ):
     graph = definitions.resolve_asset_graph()
-    for spec in specs:
+    # Windows: dp_pipeline_tests/orchestration/test_windows.py.
+    for spec in (spec for spec in specs if spec.windows is None):
         for name in names_of(spec):
             partitions = graph.get(dg.AssetKey([spec.name, *name.split("/")])).partitions_def
-            if spec.windows is not None:
-                # Windows: dp_pipeline_tests/orchestration/test_windows.py.
-                continue
-            if name in MODELS or name == "evaluation":
-                assert partitions is not None
-                assert tuple(partitions.get_partition_keys()) == spec.partition_keys
-            elif name.startswith("k_anonymous/") and name != "k_anonymous/comparison":
-                assert partitions is not None and spec.k_anonymity is not None
-                assert tuple(partitions.get_partition_keys()) == spec.k_anonymity.partition_keys
-            else:
-                assert partitions is None, name
+            keys = None if partitions is None else tuple(partitions.get_partition_keys())
+            expected = spec.partition_keys if name in MODELS or name == "evaluation" else None
+            if name.startswith("k_anonymous/") and name != "k_anonymous/comparison":
+                expected = spec.k_anonymity.partition_keys
+            assert keys == expected, name
 
 
 @pytest.mark.parametrize(
@@ -191,13 +180,6 @@ def test_backfill_job_selects_rows_and_all_that_is_made_of_them(
     selected = {"/".join(key.path[1:]) for key in job.asset_layer.executable_asset_keys}
     assert selected >= {"ingested", "validated", "normalized", "discretized"} | released
     assert not selected & {"comparison", "published", "budget"}
-
-
-def test_every_schedule_is_off_until_somebody_turns_it_on(definitions: dg.Definitions):
-    schedules = list(definitions.schedules or [])
-    assert len(schedules) == 24
-    for schedule in schedules:
-        assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
 
 
 def test_a_tick_requests_one_run_named_by_week_and_epsilon(project: Project):

@@ -49,19 +49,30 @@ def spec(project: Project) -> DatasetSpec:
     return project.declare("shops", SHOPS)
 
 
-def test_charges_add_up_to_epsilon_and_delta(project: Project, spec: DatasetSpec):
-    bundle = publish_domain(DomainRelease(spec, project.home, "opendp")).bundle
+@pytest.fixture
+def release(project: Project, spec: DatasetSpec) -> DomainRelease:
+    return DomainRelease(spec, project.home, "opendp")
+
+
+def test_what_one_person_alone_has_is_in_nothing_released(
+    project: Project, spec: DatasetSpec, release: DomainRelease
+):
+    bundle = publish_domain(release).bundle
     assert sum(spend.epsilon for spend in bundle.spends) == COST
     assert sum(spend.delta for spend in bundle.spends) == DELTA == bundle.own_delta
-
-
-def test_what_one_person_alone_has_is_in_nothing_released(project: Project, spec: DatasetSpec):
-    publish_domain(DomainRelease(spec, project.home, "opendp"))
     for path, content in project.files("released").items():
         assert SECRET.encode() not in content, path
-    assert set(with_discovered(spec, project.home).domain["zone"].labels()) == {
-        *("a", "b", "c", "other", "missing")
-    }
+    # It is the same whoever else is in the data.
+    found = with_discovered(spec, project.home)
+    assert set(found.domain["zone"].labels()) == {"a", "b", "c", "other", "missing"}
+    discovered = found.discovered
+    assert discovered["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
+    low, high = discovered["fare"].bounds or (0.0, 0.0)
+    assert low <= 4
+    assert 16 <= high <= 32
+    edges = discovered["fare"].edges or ()
+    assert len(edges) == 3
+    assert all(low < edge < high for edge in edges)
 
 
 def test_run_discovers_and_releases_and_the_next_pays_nothing(tmp_path: Path):
@@ -89,9 +100,8 @@ def test_new_snapshot_is_another_discovery_and_needs_delta(tmp_path: Path):
     project.run(spec, epsilons=["0.5"])
     with pytest.raises(BudgetExceeded, match="requested δ=1e-06, spent 1e-06, left 0"):
         project.run(spec, epsilons=["0.5"], snapshot="next")
-    project.ledger.raise_ceiling(
-        "members", total=Fraction(9), per_month=None, delta_ceiling=2 * DELTA, reason="x", by="ana"
-    )
+    limits = {"total": Fraction(9), "per_month": None, "delta_ceiling": 2 * DELTA}
+    project.ledger.raise_ceiling("members", **limits, reason="x", by="ana")
     project.run(spec, epsilons=["0.5"], snapshot="next")
     assert project.ledger.balance("members").delta_spent == 2 * DELTA
     assert project.spent(spec) == 2 * (COST + Fraction("0.5"))
@@ -125,15 +135,18 @@ def test_nothing_is_prepared_or_released_before_domain_is_there(
     assert project.ledger.balance("members").spent == 0
 
 
-def test_refused_new_draw_leaves_the_domain_in_place(project: Project, spec: DatasetSpec):
-    project.declare("shops", SHOPS)
-    publish_domain(DomainRelease(spec, project.home, "opendp"))
+def test_refused_new_draw_leaves_the_domain_in_place(
+    project: Project, spec: DatasetSpec, release: DomainRelease
+):
+    publish_domain(release)
     discovered_spec = with_discovered(spec, project.home)
     with pytest.raises(BudgetExceeded):
-        publish_domain(DomainRelease(spec, project.home, "opendp"), new_draw=True)
-    assert with_discovered(spec, project.home) == discovered_spec, (
-        "what is refused has taken its place"
-    )
+        publish_domain(release, new_draw=True)
+    assert with_discovered(spec, project.home) == discovered_spec
+    # A file that asks otherwise needs another discovery.
+    other = project.declare("shops", SHOPS, discover={"epsilon": "3", "delta": "0.000001"})
+    with pytest.raises(NotPrepared, match="the domain was discovered for an earlier declaration"):
+        with_discovered(other, project.home)
 
 
 def test_a_weak_discovery_is_replayed_with_its_sentence(
@@ -155,13 +168,6 @@ def test_a_weak_discovery_is_replayed_with_its_sentence(
     assert project.ledger.unfinished() == ()
 
 
-def test_a_file_that_asks_otherwise_needs_another_discovery(project: Project, spec: DatasetSpec):
-    publish_domain(DomainRelease(spec, project.home, "opendp"))
-    other = project.declare("shops", SHOPS, discover={"epsilon": "3", "delta": "0.000001"})
-    with pytest.raises(NotPrepared, match="the domain was discovered for an earlier declaration"):
-        with_discovered(other, project.home)
-
-
 def test_run_of_asset_is_checked_and_shows_nothing_of_rows(project: Project, spec: DatasetSpec):
     result = project.launch(spec, NAME)
     assert result.success
@@ -171,19 +177,10 @@ def test_run_of_asset_is_checked_and_shows_nothing_of_rows(project: Project, spe
     for event in result.all_events:
         assert SECRET not in str(event)
     assert not failures(result)
-
-
-def test_the_domain_is_the_same_whoever_else_is_in_the_data(project: Project, spec: DatasetSpec):
-    publish_domain(DomainRelease(spec, project.home, "opendp"))
-    discovered = with_discovered(spec, project.home).discovered
-    assert discovered is not None
-    assert discovered["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
-    low, high = discovered["fare"].bounds or (0.0, 0.0)
-    assert low <= 4
-    assert 16 <= high <= 32
-    edges = discovered["fare"].edges or ()
-    assert len(edges) == 3
-    assert all(low < edge < high for edge in edges)
+    # A run has charged for a domain what it paid itself.
+    own = domain_release.domain_charge(spec, project.home, run=result.run_id)
+    other = domain_release.domain_charge(spec, project.home, run="another")
+    assert (own > 0, other) == (True, 0)
 
 
 def test_k_anonymous_card_names_discovered_bins(tmp_path: Any):
@@ -212,10 +209,8 @@ def test_sample_of_undeclared_attributes_counts_readable_cells(spec: DatasetSpec
     assert columns["zone"].outside == columns["fare"].outside == 0
 
 
-def test_a_second_draw_has_a_key_of_its_own_that_check_finds(project: Project, spec: DatasetSpec):
-    first, second = (
-        DomainRelease(spec, project.home, "opendp").draw_key("2026-01-01", draw) for draw in (0, 1)
-    )
+def test_a_second_draw_has_a_key_of_its_own_that_check_finds(release: DomainRelease):
+    first, second = (release.draw_key("2026-01-01", draw) for draw in (0, 1))
     assert second == first.with_replicate(1)
     assert second.digest != first.digest
 
@@ -240,13 +235,6 @@ def test_pointer_to_domain_of_another_snapshot_is_no_domain(project: Project, sp
     copied.write_bytes(pointer.read_bytes())
     with pytest.raises(Damaged, match=r"whose snapshot is .*: run the data set again, at no cost"):
         domain_release.domain_bundle(spec, project.home, snapshot=other)
-
-
-def test_a_run_has_charged_for_a_domain_what_it_paid_itself(project: Project, spec: DatasetSpec):
-    result = project.launch(spec, NAME)
-    own = domain_release.domain_charge(spec, project.home, run=result.run_id)
-    other = domain_release.domain_charge(spec, project.home, run="another")
-    assert (own > 0, other) == (True, 0)
 
 
 def test_discovery_names_earlier_non_dp_releases(project: Project, spec: DatasetSpec):

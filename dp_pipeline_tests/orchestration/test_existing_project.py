@@ -130,9 +130,7 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
         ({"noise": "exact", "resources": False}, "dataset_definitions takes no noise"),
     ],
 )
-def test_what_is_requested_wrongly_is_refused_in_one_line(
-    asked: dict[str, Any], words: str, file: Path
-):
+def test_what_is_requested_wrongly_is_refused_in_one_line(asked, words, file: Path):
     with pytest.raises(DeclarationError, match=words) as refused:
         dataset_definitions(file, **asked)
     assert "\n" not in str(refused.value)

@@ -107,14 +107,9 @@ ANY_ROWS: Mapping[str, list[str]] = {
 
 @pytest.mark.parametrize("rows", ANY_ROWS)
 def test_every_clustering_releases_centres_in_the_box(rows: str, project: Project):
-    spec = project.declare(
-        "homes",
-        HOMES,
-        models={name: {"k": "3"} for name in CLUSTERINGS},
-        evaluation={"epsilon": "0.5"},
-        label="tenure",
-        ceiling={"total": "20"},
-    )
+    models = {name: {"k": "3"} for name in CLUSTERINGS}
+    changes = {"evaluation": {"epsilon": "0.5"}, "label": "tenure", "ceiling": {"total": "20"}}
+    spec = project.declare("homes", HOMES, models=models, **changes)
     project.write_rows("homes.csv", ["rooms,rent,tenure", *ANY_ROWS[rows]])
     project.prepare(spec)
     for model in CLUSTERINGS:
@@ -130,17 +125,9 @@ def test_every_clustering_releases_centres_in_the_box(rows: str, project: Projec
 
 
 PEOPLE: Declaration = {
-    "description": "People of one street: sensitive.",
-    "population": "street",
-    "purpose": "release",
-    "protection": {"unit": "one_row"},
+    **HOMES,
     "ceiling": {"total": "1000"},
-    "source": {
-        "kind": "csv",
-        "path": "people.csv",
-        "comment": "#",
-        "header": ["age", "job", "sex"],
-    },
+    "source": {"kind": "csv", "path": "p.csv", "comment": "#", "header": ["age", "job", "sex"]},
     "attributes": {
         "age": {"bounds": ["0", "90"], "edges": ["18"], "nullable": "true", "missing": ["?"]},
         "job": {"levels": ["paid", "none"], "nullable": "true", "aliases": {"Paid.": "paid"}},
@@ -154,7 +141,7 @@ LINES = ("# of one street", *["17, Paid., f", "?, none, m", "64, , f", ", paid, 
 
 def declared(project: Project, **age: str) -> DatasetSpec:
     project.datasets.mkdir(parents=True, exist_ok=True)
-    project.write_rows("people.csv", LINES)
+    project.write_rows("p.csv", LINES)
     attributes = PEOPLE["attributes"]
     changed = {**attributes, "age": {**attributes["age"], **age}}
     return project.declare("people", PEOPLE, attributes=changed)
@@ -193,11 +180,7 @@ def test_declaring_integers_later_rebuilds_at_no_cost(street: Project):
 
 
 COUPLES: Declaration = {
-    "description": "Who lives with whom: sensitive.",
-    "population": "couples",
-    "purpose": "release",
-    "protection": {"unit": "one_row"},
-    "ceiling": {"total": "9"},
+    **HOMES,
     "source": {"kind": "csv", "path": "couples.csv"},
     "attributes": {
         "age": {"bounds": ["0", "80"], "bins": "4", "integer": "true"},
@@ -217,7 +200,6 @@ COUPLES: Declaration = {
 LANDS: dict[str, str] = COUPLES["constraints"]["depends"]["town"]["land"]
 
 
-@pytest.mark.chain
 def test_a_release_keeps_constraints_and_its_card_says_them(project: Project):
     lines = [
         f"{n % 80},{'married' if n % 80 >= 20 and n % 3 else 'single'},{town},{LANDS[town]}"

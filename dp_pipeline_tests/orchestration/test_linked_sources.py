@@ -27,18 +27,11 @@ PUBLIC = {"purpose": "benchmark", "population": "shown", "ceiling": None, "evalu
 Link = Callable[[Path, Path], None]
 
 
-def soft(path: Path, target: Path) -> None:
-    path.symlink_to(target)
-
-
-def hard(path: Path, target: Path) -> None:
-    path.hardlink_to(target)
-
-
 def folder(path: Path, target: Path) -> None:
     path.symlink_to(target.parent)
 
 
+soft, hard = Path.symlink_to, Path.hardlink_to
 LINKED = (
     ("csv", soft, "w/{window}.csv"),
     ("csv", hard, "w/{window}.csv"),
@@ -121,34 +114,29 @@ def shown(project: Project, target: Path) -> DatasetSpec:
     return project.declare("shown", RIDES, **public).at_window(WEEK)
 
 
-@pytest.fixture
-def week(project: Project, shown: DatasetSpec) -> Path:
-    assert project.datasets in Path(shown.source.location).parents
-    return Path(shown.source.location)
-
-
 def protect(project: Project, **changes: Any) -> None:
     source = {"kind": "csv", "path": f"lake/{WEEK}/rows.csv"}
     open_population(project.declare("rides", RIDES, source=source, **changes), project.home)
 
 
 def test_rows_that_were_shown_through_a_link_are_shown_no_more(
-    project: Project, shown: DatasetSpec, week: Path
+    project: Project, shown: DatasetSpec
 ):
     read(project, shown)
     require_snapshot(shown, project.home)
     protect(project, distinct_population="they moved in since")
     # Whatever the path leads to by now, the snapshot was read from the claimed file.
-    week.unlink()
+    Path(shown.source.location).unlink()
     for use in (read, lambda project, spec: require_snapshot(spec, project.home)):
         with pytest.raises(DeclarationError, match="is protected by population riders"):
             use(project, shown)
 
 
 def test_link_led_elsewhere_while_it_is_read_is_claimed_anew(
-    project: Project, target: Path, shown: DatasetSpec, week: Path, monkeypatch
+    project: Project, target: Path, shown: DatasetSpec, monkeypatch
 ):
     protect(project)
+    week = Path(shown.source.location)
     project.write_rows("public.csv", ["rider,ended,x,y", "zoe,2026-01-01,1,1"])
     week.unlink()
     week.symlink_to(project.datasets / "public.csv")

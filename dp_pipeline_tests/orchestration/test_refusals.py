@@ -4,7 +4,7 @@ the verdicts on what was released before stay as they were.
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -63,9 +63,7 @@ def fail_validation(project: Project, spec: DatasetSpec, checks: set[str]) -> No
 @pytest.mark.parametrize(
     ("broken", "checks"), [(missing_column, {"column__z", "type__z"}), (wrong_type, {"type__x"})]
 )
-def test_after_validation_failed_the_model_alone_is_refused(
-    broken: Callable[[Project], DatasetSpec], checks: set[str], rides: Project
-):
+def test_after_validation_failed_the_model_alone_is_refused(broken, checks, rides: Project):
     fail_validation(rides, broken(rides), checks)
 
 

@@ -22,19 +22,22 @@ from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, def
 pytestmark = pytest.mark.chain
 
 
+def look(project: Project, definitions: dg.Definitions, name: str = SENSOR) -> list[dg.RunRequest]:
+    repository = definitions.get_repository_def()
+    with dg.build_sensor_context(instance=project.instance, repository_def=repository) as context:
+        return list(definitions.resolve_sensor_def(name).evaluate_tick(context).run_requests)
+
+
 def tick(project: Project, spec: DatasetSpec) -> list[dg.RunRequest]:
-    definitions = definitions_of(spec, project.home)
-    with dg.build_sensor_context(
-        instance=project.instance, repository_def=definitions.get_repository_def()
-    ) as context:
-        return list(definitions.resolve_sensor_def(SENSOR).evaluate_tick(context).run_requests)
+    return look(project, definitions_of(spec, project.home))
+
+
+def assets_of(request: dg.RunRequest) -> list[str]:
+    return ["/".join(key.path[1:]) for key in request.asset_selection or []]
 
 
 def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
-    requests = tick(project, spec)
-    return [
-        ["/".join(key.path[1:]) for key in request.asset_selection or []] for request in requests
-    ]
+    return [assets_of(request) for request in tick(project, spec)]
 
 
 def released(project: Project, spec: DatasetSpec, epsilon: str) -> None:
@@ -66,28 +69,18 @@ def test_backfill_renews_report_once_when_its_last_run_is_over(rides: Project, s
 
 
 def test_reports_follow_in_another_project_by_their_own_job(rides: Project, spec: DatasetSpec):
-    file = rides.datasets / "rides.yaml"
-    definitions = dataset_definitions(file, home=rides.home.root)
-    sensor = definitions.resolve_sensor_def(f"rides_{SENSOR}")
+    definitions = dataset_definitions(rides.datasets / "rides.yaml", home=rides.home.root)
+    name = f"rides_{SENSOR}"
+    sensor = definitions.resolve_sensor_def(name)
     assert sensor.default_status == dg.DefaultSensorStatus.RUNNING
     assert [target.job_name for target in sensor.targets] == ["rides_report"]
-    job = definitions.resolve_job_def("rides_report")
-
-    def look() -> list[dg.RunRequest]:
-        repository = definitions.get_repository_def()
-        with dg.build_sensor_context(instance=rides.instance, repository_def=repository) as context:
-            return list(sensor.evaluate_tick(context).run_requests)
-
-    assert look() == []
+    assert look(rides, definitions, name) == []
     released(rides, spec, "0.5")
-    (request,) = look()
-    names = [key.path[-1] for key in request.asset_selection or []]
-    assert names == ["comparison", "published", "budget"]
-    done = job.execute_in_process(
-        instance=rides.instance, asset_selection=list(request.asset_selection or [])
-    )
-    assert done.success
-    assert look() == []
+    (request,) = look(rides, definitions, name)
+    assert assets_of(request) == ["comparison", "published", "budget"]
+    job, chosen = definitions.resolve_job_def("rides_report"), list(request.asset_selection or [])
+    assert job.execute_in_process(instance=rides.instance, asset_selection=chosen).success
+    assert look(rides, definitions, name) == []
     assert (rides.home.root / "published" / "rides" / "dpqt_kmeans" / "current.json").is_file()
 
 
@@ -96,9 +89,8 @@ def test_failed_report_waits_for_another_release(rides: Project, spec: DatasetSp
     first, second = tick(rides, spec), tick(rides, spec)
     assert [request.run_key for request in first] == [request.run_key for request in second]
     released(rides, spec, "0.5")
-    assert [request.run_key for request in tick(rides, spec)] != [
-        request.run_key for request in first
-    ]
+    (later,) = tick(rides, spec)
+    assert later.run_key != first[0].run_key
 
 
 def test_a_long_backfill_renews_the_report_once_an_hour(
@@ -113,16 +105,13 @@ def test_a_long_backfill_renews_the_report_once_an_hour(
         assert asked(rides, spec) == [["comparison", "budget"]]
 
 
-def test_what_the_command_runs_leaves_nothing_to_renew(rides: Project, spec: DatasetSpec):
+def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: DatasetSpec):
+    released(rides, spec, "0.1")
+    with waiting(rides, rides.declare("walks", RIDES)):
+        assert asked(rides, spec) == [["comparison", "budget"]]
+    # What the command runs leaves nothing to renew.
     rides.run(spec)
     assert asked(rides, spec) == []
-
-
-def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: DatasetSpec):
-    other = rides.declare("walks", RIDES)
-    released(rides, spec, "0.1")
-    with waiting(rides, other):
-        assert asked(rides, spec) == [["comparison", "budget"]]
 
 
 def test_report_with_epsilon_reports_of_k_anonymous_releases_too(project: Project):

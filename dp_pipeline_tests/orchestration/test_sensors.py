@@ -1,9 +1,9 @@
 """The sensor on new rows: for data alone whose changes are public, and never for equal bytes."""
 
-import json
 import os
 from datetime import UTC, datetime
 from fractions import Fraction
+from unittest.mock import Mock
 
 import dagster as dg
 import pytest
@@ -46,9 +46,9 @@ class Sensor:
         return tick_data.run_requests[0] if tick_data.run_requests else tick_data.skip_message or ""
 
 
-def asked(told: dg.RunRequest | str) -> dg.RunRequest:
-    assert isinstance(told, dg.RunRequest), told
-    return told
+def asked(answer: dg.RunRequest | str) -> dg.RunRequest:
+    assert isinstance(answer, dg.RunRequest), answer
+    return answer
 
 
 def name_of(request: dg.RunRequest) -> str:
@@ -65,28 +65,29 @@ def spec(project: Project) -> DatasetSpec:
     return project.declare("plants", PLANTS)
 
 
-def test_sensitive_rows_have_no_sensor_on_their_changes(project: Project):
+@pytest.fixture
+def sensor(project: Project, spec: DatasetSpec) -> Sensor:
+    return Sensor(project, spec)
+
+
+def test_only_rows_whose_changes_are_public_and_seen_have_a_sensor(project: Project):
     assert sensors(project.declare("rides", RIDES)) == []
     assert sensors(project.declare("rides", RIDES, refresh="weekly")) == []
     assert sensors(project.declare("rides", RIDES, **PUBLIC)) == ["rides_new_rows"]
     assert sensors(project.declare("plants", PLANTS)) == ["plants_new_rows"]
-
-
-def test_what_cannot_be_seen_from_outside_has_no_sensor(project: Project):
     generated = {"kind": "generator", "name": "trips_like", "options": {"seed": "7", "rows": "9"}}
     places = {"attributes": RIDES["attributes"], "models": RIDES["models"], "publish": None}
     assert sensors(project.declare("plants", PLANTS, source=generated, **places)) == []
 
 
-def test_a_sensor_is_off_and_looks_once_a_minute_at_most(project: Project):
-    (sensor,) = chain_definitions(project.declare("plants", PLANTS)).sensors or []
+def test_a_sensor_is_off_and_looks_once_a_minute_at_most(spec: DatasetSpec):
+    (sensor,) = chain_definitions(spec).sensors or []
     assert isinstance(sensor, dg.SensorDefinition)
     assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
     assert (sensor.minimum_interval_seconds or 0) >= 60
 
 
-def test_first_look_opens_first_snapshot_named_by_day(project: Project):
-    sensor = Sensor(project, project.declare("plants", PLANTS))
+def test_first_look_opens_first_snapshot_named_by_day(sensor: Sensor):
     before = datetime.now(UTC).date()
     request = asked(sensor.tick())
     days = {before, datetime.now(UTC).date()}
@@ -96,8 +97,9 @@ def test_first_look_opens_first_snapshot_named_by_day(project: Project):
 
 
 @pytest.mark.chain
-def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project, spec: DatasetSpec):
-    sensor = Sensor(project, spec)
+def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(
+    project: Project, spec: DatasetSpec, sensor: Sensor
+):
     first = asked(sensor.tick())
     assert launched(project, spec, first, "plants_new_snapshot")
     project.write_rows("plants.csv", OTHER)
@@ -109,32 +111,27 @@ def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(project: Project,
     assert project.spent(spec) == 1
 
 
-def test_equal_bytes_keep_the_old_snapshot(project: Project, spec: DatasetSpec):
-    sensor = Sensor(project, spec)
-    asked(sensor.tick())
-    source = project.datasets / "plants.csv"
-    source.write_bytes(source.read_bytes())
-    os.utime(source, (2_000_000_000, 2_000_000_000))
-    assert "same bytes" in str(sensor.tick())
-
-
-def test_rows_that_come_back_are_new_once_more(project: Project, spec: DatasetSpec):
-    sensor, source = Sensor(project, spec), project.datasets / "plants.csv"
-    old, keys = source.read_bytes(), []
+def test_rows_that_come_back_are_new_once_more(project: Project, sensor: Sensor):
+    source, keys = project.datasets / "plants.csv", []
+    old = source.read_bytes()
     for content in (old, b"height,width,colour\n", old, b"height,width,colour\n"):
         source.write_bytes(content)
         keys.append(asked(sensor.tick()).run_key)
+        # Equal bytes are nothing new, whenever they are written.
+        source.write_bytes(content)
+        os.utime(source, (2_000_000_000, 2_000_000_000))
+        assert "same bytes" in str(sensor.tick())
     assert len(set(keys)) == 4
 
 
-def test_crash_between_run_and_cursor_requests_same_run_again(project: Project):
-    sensor = Sensor(project, project.declare("plants", PLANTS))
+def test_crash_between_run_and_cursor_requests_same_run_again(sensor: Sensor):
     first = asked(sensor.tick(forget=True))
     assert asked(sensor.tick()).run_key == first.run_key
 
 
-def test_sensor_turned_on_later_takes_up_what_was_written_since(project: Project):
-    spec = project.declare("plants", PLANTS)
+def test_sensor_turned_on_later_takes_up_what_was_written_since(
+    project: Project, spec: DatasetSpec
+):
     source = project.datasets / "plants.csv"
     os.utime(source, (1_000_000_000, 1_000_000_000))
     assert project.launch(spec, "ingested").success
@@ -143,17 +140,12 @@ def test_sensor_turned_on_later_takes_up_what_was_written_since(project: Project
     asked(Sensor(project, spec).tick())
 
 
-def test_a_source_that_is_not_there_is_waited_for(project: Project, spec: DatasetSpec):
+def test_a_source_missing_or_being_written_is_waited_for(
+    project: Project, sensor: Sensor, monkeypatch
+):
     (project.datasets / "plants.csv").unlink()
-    sensor = Sensor(project, spec)
     assert "is missing" in str(sensor.tick())
     project.write_rows("plants.csv", OTHER)
-    asked(sensor.tick())
-
-
-def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(project: Project, monkeypatch):
-    spec = project.declare("plants", PLANTS)
-    sensor = Sensor(project, spec)
     real = source_stamps.hashlib.file_digest
 
     def slow(file, name):  # type: ignore[no-untyped-def]
@@ -166,20 +158,16 @@ def test_a_file_that_is_written_while_it_is_hashed_is_waited_for(project: Projec
     asked(sensor.tick())
 
 
-def test_bytes_are_hashed_once_for_each_stamp(project: Project, spec: DatasetSpec, monkeypatch):
-    sensor, hashed = Sensor(project, spec), []
-    real = automation.source_digest
-    monkeypatch.setattr(
-        automation, "source_digest", lambda source: hashed.append(source) or real(source)
-    )
+def test_bytes_are_hashed_once_for_each_stamp(sensor: Sensor, monkeypatch):
+    hashing = Mock(side_effect=automation.source_digest)
+    monkeypatch.setattr(automation, "source_digest", hashing)
     for _ in range(3):
         sensor.tick()
-    assert len(hashed) == 1
+    assert hashing.call_count == 1
 
 
 def test_changes_beyond_the_ceiling_are_refused_and_remembered(rides: Project):
-    spec = rides.declare("rides", RIDES, **PUBLIC)
-    sensor = Sensor(rides, spec)
+    sensor = Sensor(rides, rides.declare("rides", RIDES, **PUBLIC))
     assert "same bytes" in str(sensor.tick()), "prepared after it was written"
     rides.write_rows("rides.csv", ["rider,x,y", "zoe,8,4"])
     rides.spend("2.5")
@@ -187,11 +175,9 @@ def test_changes_beyond_the_ceiling_are_refused_and_remembered(rides: Project):
     refusal = "rides refused by population riders: requested ε=0.55, spent 2.5, left 0.5, ceiling 3"
     assert all(str(sensor.tick()).startswith(refusal) for _ in range(2))
     assert rides.files("raw", "released", "ledger") == before
-    rides.ledger.raise_ceiling(
-        "riders", total=Fraction(4), per_month=None, reason="a new year", by="ana"
-    )
-    raised = rides.declare("rides", RIDES, **PUBLIC, ceiling={"total": "4"})
-    later = Sensor(rides, raised)
+    four = Fraction(4)
+    rides.ledger.raise_ceiling("riders", total=four, per_month=None, reason="a new year", by="ana")
+    later = Sensor(rides, rides.declare("rides", RIDES, **PUBLIC, ceiling={"total": "4"}))
     later.cursor = sensor.cursor
     asked(later.tick())
 
@@ -204,21 +190,19 @@ def test_data_set_without_publication_is_only_prepared(project: Project):
     assert project.spent(spec) == 0
 
 
-def test_a_cursor_that_somebody_wrote_over_is_an_empty_memory(project: Project):
-    sensor = Sensor(project, project.declare("plants", PLANTS))
-    for cursor in ("", "tomorrow", "[1]", json.dumps({"stamp": "x", "colour": "red"})):
-        sensor.cursor = cursor
-        asked(sensor.tick())
+@pytest.mark.parametrize("cursor", ["", "tomorrow", "[1]", '{"stamp": "x", "colour": "red"}'])
+def test_a_cursor_that_somebody_wrote_over_is_an_empty_memory(cursor: str, sensor: Sensor):
+    sensor.cursor = cursor
+    asked(sensor.tick())
 
 
 def test_a_url_is_new_when_another_hash_is_declared(project: Project):
-    def with_hash(digit: str) -> DatasetSpec:
+    cursor = None
+    for digit in "ab":
         source = {"url": "https://example.org/a.csv", "sha256": digit * 64, "at_most_mb": "1"}
-        return project.declare("plants", PLANTS, source={"kind": "csv", **source})
-
-    sensor = Sensor(project, with_hash("a"))
-    asked(sensor.tick())
-    assert "same bytes" in str(sensor.tick())
-    other = Sensor(project, with_hash("b"))
-    other.cursor = sensor.cursor
-    asked(other.tick())
+        spec = project.declare("plants", PLANTS, source={"kind": "csv", **source})
+        sensor = Sensor(project, spec)
+        sensor.cursor = cursor
+        asked(sensor.tick())
+        assert "same bytes" in str(sensor.tick())
+        cursor = sensor.cursor

@@ -1,6 +1,6 @@
 """What Dagster, a plan and a printed result show of released tables, classes and centres."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
@@ -52,16 +52,9 @@ Values = list[tuple[str, Any]]
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """Every kind of table of sensitive rows, with a bought evaluation, comparisons and budget."""
     project = Project(tmp_path_factory.mktemp("shown"))
-    spec = project.declare(
-        "homes",
-        HOMES,
-        models=MODELS,
-        label="tenure",
-        evaluation={"epsilon": "0.5"},
-        ceiling={"total": "10", "per_month": "9"},
-        k_anonymity=ANONYMOUS,
-        allow_not_dp="true",
-    )
+    limits = {"evaluation": {"epsilon": "0.5"}, "ceiling": {"total": "10", "per_month": "9"}}
+    tables = {"models": MODELS, "k_anonymity": ANONYMOUS, "allow_not_dp": "true"}
+    spec = project.declare("homes", HOMES, label="tenure", **limits, **tables)
     project.write_rows("homes.csv", ["rooms,rent,tenure", *ROWS])
     project.run(spec)
     anonymous = ("k_anonymous/kjig", "k_anonymous/evaluation")
@@ -73,18 +66,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @pytest.fixture(scope="module")
 def values(ran: Ran) -> Values:
     """Every value that the chain has written, and all checks."""
-    return list(_values(*ran))
-
-
-def _values(project: Project, spec: DatasetSpec) -> Iterator[tuple[str, Any]]:
-    for key, partitions in materializations(project, spec).items():
-        assert partitions, key
-        for entries in partitions.values():
-            for metadata in entries:
-                yield from ((f"{key}: {name}", value) for name, value in metadata.items())
-    for result in check_results(project, spec):
-        name = f"{result.asset_key}: {result.check_name}"
-        yield from ((f"{name}: {key}", value) for key, value in result.metadata.items())
+    written = [
+        (str(key), metadata)
+        for key, partitions in materializations(*ran).items()
+        for entries in partitions.values()
+        for metadata in entries
+    ]
+    checked = [(f"{c.asset_key}: {c.check_name}", c.metadata) for c in check_results(*ran)]
+    return [(f"{of}: {name}", v) for of, values in written + checked for name, v in values.items()]
 
 
 def of_kind(values: Values, kind: type) -> dict[str, Any]:
@@ -109,11 +98,8 @@ def test_charge_is_shown_with_its_cost_first_and_in_words(values: Values):
     tables = [value for name, value in values if name.endswith("privacy/mechanisms")]
     assert len(tables) == len(MODELS)
     for table in tables:
-        assert [column.name for column in table.schema.columns][:3] == [
-            "question",
-            "ε",
-            "mechanism",
-        ]
+        names = [column.name for column in table.schema.columns]
+        assert names[:3] == ["question", "ε", "mechanism"]
     questions = [record.data["question"] for table in tables for record in table.records]
     assert "clipped squared distance to 3 released centres" in questions
     assert [value for value in questions if "shift" in value or len(value) > LONGEST_QUESTION] == []
@@ -168,9 +154,8 @@ def test_number_of_a_sample_has_its_error_as_text():
 
 def test_table_names_its_cliques_and_their_cells(ran: Ran):
     metadata = metadata_of(*ran, "priview", "1")
-    assert records(metadata, "table/model graph") == [
-        {"attributes": "rooms, rent, tenure", "cells": 24, "parent": -1, "separator": ""}
-    ]
+    clique = {"attributes": "rooms, rent, tenure", "cells": 24, "parent": -1, "separator": ""}
+    assert records(metadata, "table/model graph") == [clique]
     counts = ("table/cliques", "table/cells of all cliques", "table/cells of the largest clique")
     assert [metadata[name].value for name in counts] == [1, 24, 24]
     assert metadata["table/largest clique"].value == "rooms, rent, tenure"
@@ -226,12 +211,8 @@ def test_table_says_what_each_step_cost(ran: Ran):
 def test_comparison_shows_each_kind_of_release_once(ran: Ran):
     _, *pictures, _ = metadata_of(*ran, "comparison")
     assert pictures == [
-        "utility over ε",
-        "AVD over ε",
-        "AUC over ε",
-        "Centres of eug_kmeans at ε=1",
-        "Marginals of 2 models at ε=1",
-        "Cliques of priview at ε=1",
+        *("utility over ε", "AVD over ε", "AUC over ε", "Centres of eug_kmeans at ε=1"),
+        *("Marginals of 2 models at ε=1", "Cliques of priview at ε=1"),
     ]
 
 

@@ -61,9 +61,7 @@ def test_dagster_reports_the_systems_reason_on_release_data(rides: Project, monk
 
 
 @pytest.mark.parametrize("damaged", ["history/runs.db", "schedules/schedules.db"])
-def test_a_damaged_history_is_one_line_that_says_what_is_lost(
-    damaged: str, tmp_path: Path, monkeypatch
-):
+def test_a_damaged_history_is_one_line_that_says_what_is_lost(damaged, tmp_path: Path, monkeypatch):
     for name in ("DAGSTER_HOME", "DP_PIPELINE_DAGSTER"):
         monkeypatch.setenv(name, "")
     home = Home(tmp_path / "data")

@@ -137,9 +137,7 @@ READERS: tuple[Callable[[Project, DatasetSpec], object], ...] = (
 
 
 @pytest.mark.parametrize("edit", ["a fact", "a row of its table", "one more file", "resealed"])
-def test_every_reader_refuses_an_edited_bundle(
-    edit: str, released_rides: Project, spec: DatasetSpec
-):
+def test_every_reader_refuses_an_edited_bundle(edit, released_rides: Project, spec: DatasetSpec):
     assert all(read(released_rides, spec) for read in READERS)
     before = released_rides.files("internal")
     folder = bundle_folder(released_rides)
@@ -185,9 +183,7 @@ def test_k_anonymous_readers_refuse_an_edited_bundle(file: str, settled: Case):
 
 
 @pytest.mark.parametrize("name", ["model", "epsilon", "dataset"])
-def test_pointer_to_another_release_is_refused(
-    name: str, released_rides: Project, spec: DatasetSpec
-):
+def test_pointer_to_another_release_is_refused(name, released_rides: Project, spec: DatasetSpec):
     pointer = read_document(released_rides.home.released / "rides/dpqt_kmeans/partition-0.5.json")
     expected = {"model": "dpqt_kmeans", "epsilon": "0.5", name: "another"}
     if name == "dataset":
@@ -318,9 +314,7 @@ def better(fact: str) -> Callable[[dict], object]:
         ),
     ],
 )
-def test_forged_bundle_is_seen_by_both_checks(
-    change: Callable[[dict], object], words: str, stored: Stored, *, is_settled: bool
-):
+def test_forged_bundle_is_seen_by_both_checks(change, words, stored: Stored, *, is_settled):
     _, release, published = stored if is_settled else of_two_centres(stored)
     assert faults(release, published) == {INTACT: None, REBUILT: None}
     fault_lines = faults(release, forged(release, published, change))

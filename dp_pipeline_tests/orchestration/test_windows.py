@@ -194,9 +194,7 @@ def test_late_window_changes_no_later_release(project: Project, spec: DatasetSpe
     "changes",
     [{"attributes": WIDER}, {"models": {**STREAM["models"], "htree_kmeans": {**HTREE, "k": "3"}}}],
 )
-def test_a_release_under_another_declaration_is_not_learned_from(
-    changes: dict[str, Any], project: Project
-):
+def test_a_release_under_another_declaration_is_not_learned_from(changes, project: Project):
     run_weeks(project, stream(project), "2026-W01")
     after = run_weeks(project, stream(project, **changes), "2026-W02")
     assert states_of(after) == {"charged"}
@@ -302,9 +300,7 @@ def test_a_run_of_no_window_is_refused_by_name(project: Project, spec: DatasetSp
         ("year", "2026", "2026"),
     ],
 )
-def test_dagster_calls_a_window_by_a_day_that_it_can_read(
-    every: str, name: str, key: str, project: Project
-):
+def test_dagster_calls_a_window_by_a_day_that_it_can_read(every, name, key, project: Project):
     firsts = {"week": "2026-W01", "quarter": "2026-Q1", "month": "2026-01", "day": "2026-01-01"}
     windows = {"column": "ended", "every": every, "first": firsts.get(every, "2026")}
     cut = stream(project, windows={**windows, "zone": "Europe/Zurich"}).cut
@@ -414,9 +410,7 @@ def test_trees_of_weeks_are_added_up_over_common_boxes(ran: Any):
         ("dp_kjig", {"label": "kind"}, "classes by bits that each window chooses for itself"),
     ],
 )
-def test_roll_up_says_what_a_model_releases_instead(
-    model: str, parameters: dict[str, str], got: str, project: Project
-):
+def test_roll_up_says_what_a_model_releases_instead(model, parameters, got, project: Project):
     spec = stream(project, models={model: parameters}, publish={"model": model, "epsilon": "0.5"})
     (outcome,) = run_weeks(project, spec, "2026-W02", epsilon="0.5")
     with pytest.raises(DeclarationError, match=f"of 2026-W02 at ε=0.5: .*{got}"):
@@ -442,7 +436,6 @@ def test_weeks_of_other_groups_add_up_single_attributes_alone(other: tuple[int, 
 
     both = [known((0, 0, 1)), known(other)]
     single, pair = (sum_marginals(both, names) for names in (("x",), ("x", "y")))
-    assert single is not None
     assert single.table.tolist() == [10, 12, 14]
     assert float(single.variance) == pytest.approx(4)
     assert (pair is not None) == added

@@ -85,11 +85,8 @@ def reader(tmp_path: Path, monkeypatch) -> Reader:
     folder.mkdir()
     ours = ("DP_PIPELINE_", "DAGSTER_HOME")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    environment |= {
-        "DP_PIPELINE_HOME": str(folder / "data"),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-    }
+    environment |= {"DP_PIPELINE_HOME": str(folder / "data"), "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     monkeypatch.chdir(folder)
     return Reader(folder, environment)
 
@@ -139,13 +136,8 @@ def for_windows(folder: Path) -> None:
     mondays = [dt.date.fromisocalendar(2026, week, 1) for week in (1, 2, 3, 4)]
     mondays += [today - dt.timedelta(days=today.weekday() + 7 * back) for back in (0, 1, 2)]
     (folder / "my_data/rides").mkdir(parents=True)
-    columns = {
-        "rider": "rider_id",
-        "x": "age",
-        "y": "fare",
-        "vehicle": "bike",
-        "ended_at": "ended_at",
-    }
+    columns = {"rider": "rider_id", "x": "age", "y": "fare", "vehicle": "bike"}
+    columns["ended_at"] = "ended_at"
     for monday in mondays:
         year, week, _ = monday.isocalendar()
         text = lines_of(rides(400, weeks=(monday.isoformat(),)), columns)

@@ -67,9 +67,7 @@ def test_intervals_of_the_notebook_hold_more_than_naive_ones(executed: dict[str,
 
 
 @pytest.mark.parametrize("executed", ["year.ipynb"], indirect=True)
-def test_the_year_of_the_notebook_costs_what_its_weeks_cost(
-    executed: dict[str, Any], tmp_path: Path
-):
+def test_the_year_of_the_notebook_costs_what_its_weeks_cost(executed, tmp_path: Path):
     assert executed["weekly"] > 0
     assert executed["year"] == 53 * executed["week"].total_cost
     assert executed["weeks"] == executed["total"] // executed["weekly"]

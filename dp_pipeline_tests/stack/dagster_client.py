@@ -169,28 +169,6 @@ class Client:
         selector = {**REPOSITORY, "scheduleName": name}
         self.result(_START_SCHEDULE, expected="ScheduleStateResult", selector=selector)
 
-    def stop_schedule(self, name: str) -> None:
-        found = self.result(
-            _SCHEDULE, expected="Schedule", selector={**REPOSITORY, "scheduleName": name}
-        )
-        self.result(_STOP_SCHEDULE, expected="ScheduleStateResult", id=found["scheduleState"]["id"])
-
-    def dry_run(self, schedule: str, at: float) -> list[Mapping[str, Any]]:
-        """What a schedule would start at a moment (seconds since 1970): nothing is started.
-
-        GraphQLError with the words of the schedule where its function fails.
-        """
-        selector = {**REPOSITORY, "scheduleName": schedule}
-        found = self.result(
-            _DRY_RUN, expected="DryRunInstigationTick", selector=selector, timestamp=at
-        )["evaluationResult"]
-        if found["error"]:
-            raise GraphQLError(found["error"]["message"])
-        return [
-            {**one, "tags": {tag["key"]: tag["value"] for tag in one["tags"]}}
-            for one in found["runRequests"] or []
-        ]
-
 
 def _run(told: Mapping[str, Any]) -> Run:
     tags = {tag["key"]: tag["value"] for tag in told["tags"]}
@@ -230,17 +208,6 @@ _SCHEDULES = f"""query($selector: RepositorySelector!) {{
 _SENSORS = f"""query($selector: RepositorySelector!) {{
   sensorsOrError(repositorySelector: $selector) {{ __typename
     ... on Sensors {{ results {{ name sensorState {{ status }} }} }} {_ERROR} }} }}"""
-_SCHEDULE = f"""query($selector: ScheduleSelector!) {{
-  scheduleOrError(scheduleSelector: $selector) {{ __typename
-    ... on Schedule {{ scheduleState {{ id status }} }} {_ERROR} }} }}"""
 _START_SCHEDULE = f"""mutation($selector: ScheduleSelector!) {{
   startSchedule(scheduleSelector: $selector) {{ __typename
     ... on ScheduleStateResult {{ scheduleState {{ status }} }} {_ERROR} }} }}"""
-_STOP_SCHEDULE = f"""mutation($id: String!) {{
-  stopRunningSchedule(id: $id) {{ __typename
-    ... on ScheduleStateResult {{ scheduleState {{ status }} }} {_ERROR} }} }}"""
-_DRY_RUN = f"""mutation($selector: ScheduleSelector!, $timestamp: Float) {{
-  scheduleDryRun(selectorData: $selector, timestamp: $timestamp) {{ __typename
-    ... on DryRunInstigationTick {{ evaluationResult {{ skipReason error {{ message }}
-      runRequests {{ runKey jobName runConfigYaml tags {{ key value }}
-        assetSelection {{ path }} }} }} }} {_ERROR} }} }}"""

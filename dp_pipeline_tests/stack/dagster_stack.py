@@ -63,15 +63,10 @@ class DagsterStack:
 
     @cached_property
     def servers(self) -> dict[str, Server]:
+        logs = {name: self.folder / f"{name.replace(' ', '_')}.log" for name in SERVERS}
         return {
-            name: Server(
-                name,
-                self._command(name),
-                self.shell,
-                self.folder,
-                self.folder / f"{name.replace(' ', '_')}.log",
-            )
-            for name in SERVERS
+            name: Server(name, self._command(name), self.shell, self.folder, log)
+            for name, log in logs.items()
         }
 
     @property

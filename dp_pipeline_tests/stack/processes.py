@@ -96,7 +96,6 @@ class Server:
 
     def kill(self) -> None:
         """SIGKILL of this process alone: what it had started goes on."""
-        assert self._child is not None
         self._child.kill()
         self._child.wait()
 

@@ -13,7 +13,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.ledger import balance, journal
 from dp_pipeline.orchestration.jobs import epsilon_run_assets
 from dp_pipeline.raw import ingest
-from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.releases.roll_up import roll_up
@@ -127,10 +126,8 @@ def require_read_once(project: Project, spec: DatasetSpec) -> None:
     """One snapshot a week; of every rider as many rows as count."""
     folders = {path.name for path in (project.home.raw / spec.name).iterdir() if path.is_dir()}
     assert folders == set(WEEKS)
-    key = project.ledger.key(spec.population)
     for week in WEEKS:
-        snapshot = current_snapshot(project.home.raw, spec.name, key, week)
-        assert snapshot is not None
+        snapshot = project.snapshot(spec, week)
         assert read_stage(snapshot, "ingested").num_rows == 3 * RIDERS
         assert read_stage(snapshot, "normalized").num_rows == AT_MOST * RIDERS
 

@@ -2,12 +2,21 @@
 
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline.ledger import Charge, Ledger
+from dp_pipeline.releases import publish as publishing
+from dp_pipeline.releases import store
+from dp_pipeline.releases.publish import publish
+from dp_pipeline.results.bundle import Bundle
+from dp_pipeline_tests.orchestration.faults import die
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start, start_server
 from dp_pipeline_tests.stack.accounts import (
@@ -16,7 +25,6 @@ from dp_pipeline_tests.stack.accounts import (
     require_paid_once,
 )
 from dp_pipeline_tests.stack.city import prepare
-from dp_pipeline_tests.stack.mutants import publish_before_paying, publish_in_place
 from dp_pipeline_tests.stack.store_reader import reading
 
 # In processes that are killed.
@@ -93,3 +101,33 @@ def test_a_release_that_is_not_there_yet_is_no_replay(project: Project, spec: Da
     project.publish(spec)
     with pytest.raises(AssertionError, match="at ε=1/10"):
         replay_everything(project, spec)
+
+
+def publish_in_place(folder: Path) -> None:
+    """The store writes a bundle where it shall lie, and there is no process after a table."""
+
+    def write(_: store.BundleStore, path: Path, bundle: Bundle, **__: bytes) -> None:
+        path.mkdir(parents=True)
+        for name, table in bundle.tables.items():
+            store._write_table(path / f"{name}.parquet", table)
+            die()
+
+    store.BundleStore.write = write  # type: ignore[method-assign]
+    _publish(folder)
+
+
+def publish_before_paying(folder: Path) -> None:
+    """The ledger reserves after the block that draws, and there is no process before that."""
+
+    @contextmanager
+    def reserve(_: Ledger, charge: Charge) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(state="new", charge=charge, settle=die)
+
+    Ledger.reserve = reserve  # type: ignore[method-assign, assignment]
+    publishing.require_reserved_parameters = lambda *_: None  # type: ignore[assignment]
+    _publish(folder)
+
+
+def _publish(folder: Path) -> None:
+    project = Project(folder)
+    publish(project.release(load_spec(project.datasets / "rides.yaml")))

@@ -5,7 +5,6 @@ the daemon starts by itself: every window once.
 import itertools
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -17,12 +16,13 @@ import pytest
 
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.windows import range_text
+from dp_pipeline.ledger import Entry
 from dp_pipeline.orchestration.jobs import epsilon_run_assets, raw_stages
 from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.streams import EACH, STREAM
+from dp_pipeline_tests.orchestration.streams import EACH, STREAM, ticked
 from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack, running_stack
 from dp_pipeline_tests.stack.killing import is_at_a_release
@@ -117,15 +117,17 @@ def test_killed_backfill_over_weeks_pays_for_every_week_once(tmp_path: Path, mon
     assert before.items() <= charges(project.ledger, spec.population).items()
 
 
+def settled_of(project: Project, spec: DatasetSpec) -> list[Entry]:
+    return [entry for entry in project.ledger.entries(spec.population) if entry.event == "settled"]
+
+
 def require_every_week_once(project: Project, spec: DatasetSpec) -> None:
     """Of every week one snapshot, one settled release of each model, and what they cost."""
     paid = charges(project.ledger, spec.population)
-    settled = [
-        entry for entry in project.ledger.entries(spec.population) if entry.event == "settled"
-    ]
-    assert sorted(str(one.key) for one in settled) == sorted(paid), "each is settled, once"
+    settled = settled_of(project, spec)
+    assert sorted(str(entry.key) for entry in settled) == sorted(paid), "each is settled, once"
     assert drawn_keys(project, spec.name) == set(paid)
-    begun = [project.ledger.history(str(one.key))[0].facts for one in settled]
+    begun = [project.ledger.history(str(entry.key))[0].facts for entry in settled]
     pairs = [f"{first}..{last}" for first, last in itertools.pairwise(WEEKS)]
     assert Counter(one[WINDOW] for one in begun) == Counter((*WEEKS[1:], *pairs))
     blocks = {week: float(spent) for week, spent in project.ledger.blocks(spec.population).items()}
@@ -169,11 +171,9 @@ def test_daemon_by_itself_starts_run_for_every_week_missed(tmp_path: Path):
         assert {run.tags[SCHEDULE_TAG] for run in runs} == {SCHEDULE}
         assert {run.status for run in runs} == {"SUCCESS"}
         assert sorted(str(run.partition) for run in runs) == [f"{week}-1" for week in missed]
-        assert stack.client.dry_run(SCHEDULE, time.time()) == []
+    assert not ticked(project, spec, datetime.now(UTC).isoformat(), SCHEDULE).run_requests
     assert published_windows(spec, project.home) == tuple(weeks)
     assert project.ledger.blocks(spec.population) == dict.fromkeys(weeks, EACH)
-    settled = [
-        entry for entry in project.ledger.entries(spec.population) if entry.event == "settled"
-    ]
-    assert len({one.key for one in settled}) == len(settled) == 2 * len(weeks)
+    settled = settled_of(project, spec)
+    assert len({entry.key for entry in settled}) == len(settled) == 2 * len(weeks)
     project.ledger.verify()

@@ -76,8 +76,7 @@ def released(tab: Tab) -> None:
         ui.wait_for_runs()
         ui.open_asset("rides/eug_kmeans")
         ui.materialize(["0.5"])
-        ui.follow()
-        ui.ends("Success")
+        ui.follow("Success")
 
 
 @pytest.fixture(scope="session")
@@ -86,10 +85,8 @@ def swept(tab: Tab, released: None) -> None:  # noqa: ARG001
     with tab() as ui:
         ui.open_job("rides_epsilon_backfill")
         ui.materialize(["0.1", "0.5", "1"])
-        ui.follow()
-        ui.ends("100% completed")
+        ui.follow("100% completed")
         ui.wait_for_runs()
         ui.open_job("rides_report")
         ui.materialize()
-        ui.follow()
-        ui.ends("Success")
+        ui.follow("Success")

@@ -77,28 +77,22 @@ class DagsterUi:
 
     def materialize(self, partitions: Sequence[str] = (), *, config: str = "") -> None:
         """Launch what is open: all of it, or the partitions that are chosen in the dialog."""
-        self.page.get_by_role("button", name=re.compile("Materialize( all)?…?$")).first.click()
+        dialog = self._opened_dialog()
         if not partitions:
             return
-        dialog = self.page.get_by_role("dialog").first
         dialog.get_by_text("Select a partition").click()
         for partition in partitions:
             self.page.get_by_role("menuitem", name=f"{partition} {partition}", exact=True).click()
         self.page.keyboard.press("Escape")
-        if config:
-            self._configure(dialog, config)
-        dialog.get_by_role("button", name=re.compile("^Launch")).click()
+        self._launch(dialog, config)
 
     def materialize_windows(self, first: str, last: str, *, config: str = "") -> None:
         """Launch what is open for all windows from one to another, as the dialog takes them."""
-        self.page.get_by_role("button", name=re.compile("Materialize( all)?…?$")).first.click()
-        dialog = self.page.get_by_role("dialog").first
+        dialog = self._opened_dialog()
         named = dialog.get_by_role("textbox").first
         named.fill(f"[{first}...{last}]")
         named.press("Enter")
-        if config:
-            self._configure(dialog, config)
-        dialog.get_by_role("button", name=re.compile("^Launch")).click()
+        self._launch(dialog, config)
 
     def prepare(self, dataset: str) -> None:
         self.open_job(f"{dataset}_prepare")
@@ -112,13 +106,17 @@ class DagsterUi:
         dialog.locator("h1, h2, p, img, table").first.wait_for()
         return dialog
 
-    def follow(self) -> None:
-        """Open the run or the backfill that was launched just now, as the note at the foot says."""
+    def follow(self, status: str = "") -> None:
+        """Open the run or the backfill that was launched just now, as the note at the foot says;
+        wait until it has a status, if one is named.
+        """
         told = self.sees(re.compile("Launched run|Created backfill")).inner_text()
         kind, name = re.search(r"(run|backfill)\s+(\w+)", told).groups()  # type: ignore[union-attr]
         # The note is gone soon, and says the first digits of a run only.
         runs = [run.id for run in self.stack.client.runs() if run.id.startswith(name)]
         self.open(f"runs/b/{name}" if kind == "backfill" else f"runs/{runs[0]}")
+        if status:
+            self.ends(status)
 
     def ends(self, status: str) -> None:
         """Wait until the run or the backfill that is open has a status; fail where a run has ended
@@ -140,9 +138,15 @@ class DagsterUi:
         assert {run.status for run in runs} == {"SUCCESS"}
         return runs
 
-    def _configure(self, dialog: Locator, config: str) -> None:
-        dialog.get_by_text("Config", exact=True).click()
-        dialog.get_by_role("button", name="Add config").click()
-        self.page.locator(".CodeMirror").last.click()
-        self.page.keyboard.type(config)
-        self.page.get_by_role("button", name="Save config").click()
+    def _opened_dialog(self) -> Locator:
+        self.page.get_by_role("button", name=re.compile("Materialize( all)?…?$")).first.click()
+        return self.page.get_by_role("dialog").first
+
+    def _launch(self, dialog: Locator, config: str) -> None:
+        if config:
+            dialog.get_by_text("Config", exact=True).click()
+            dialog.get_by_role("button", name="Add config").click()
+            self.page.locator(".CodeMirror").last.click()
+            self.page.keyboard.type(config)
+            self.page.get_by_role("button", name="Save config").click()
+        dialog.get_by_role("button", name=re.compile("^Launch")).click()

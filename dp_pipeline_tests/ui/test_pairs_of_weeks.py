@@ -1,5 +1,5 @@
 """Releases of two weeks together, by clicks: the dialog of the backfill, the grid of partitions,
-and the ticks of the schedule, by hand and by Dagster's daemon.
+and the ticks of the schedule.
 
 The weeks are the last four before today: a tick asks for the newest one that is over.
 """
@@ -44,8 +44,7 @@ def pairs(tab: Tab) -> None:
         ui.wait_for_runs()
         ui.open_job("pairs_windows")
         ui.materialize_windows(KEYS[1], KEYS[2])
-        ui.follow()
-        ui.ends("100% completed")
+        ui.follow("100% completed")
         ui.wait_for_runs()
 
 
@@ -113,24 +112,6 @@ def test_a_second_tick_finds_every_week_published(ui: DagsterUi):
     ui.preview_tick(SCHEDULE, WEDNESDAY)
     ui.sees("pairs: every closed window that may have rows is published")
     assert ui.page.get_by_role("button", name=re.compile("^Launch all")).count() == 0
-
-
-@pytest.mark.usefixtures("ticked")
-def test_daemon_asks_the_schedule_and_charges_nothing_twice(ui: DagsterUi):
-    before, runs = spent(ui), len(ui.stack.client.runs())
-    ui.open_schedule(SCHEDULE)
-    # The box itself is not to be seen: a switch is drawn for it.
-    ui.page.locator("label:has(input[type=checkbox])").first.click()
-    try:
-        ui.sees("Next tick")
-        assert ui.stack.client.schedules()[SCHEDULE] == "RUNNING"
-        assert ui.stack.tick_as_after_a_pause(SCHEDULE) == "SKIPPED"
-        ui.open_schedule(SCHEDULE)
-        ui.sees("0 runs requested")
-        keep_picture(ui.page, "schedule")
-    finally:
-        ui.stack.client.stop_schedule(SCHEDULE)
-    assert (spent(ui), len(ui.stack.client.runs())) == (before, runs)
 
 
 @pytest.mark.usefixtures("ticked")

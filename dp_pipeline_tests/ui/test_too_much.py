@@ -17,8 +17,7 @@ NEW_DRAW = "ops: {rides__eug_kmeans: {config: {new_draw: true}}}"
 def test_click_too_many_is_one_red_line_and_a_table(ui: DagsterUi):
     ui.open_asset("rides/eug_kmeans")
     ui.materialize(["0.5"], config=NEW_DRAW)
-    ui.follow()
-    ui.ends("Failure")
+    ui.follow("Failure")
     ui.sees("rides/eug_kmeans at ε=0.5 refused by riders: requested ε=0.55, spent 1.75, left 0.25")
     table = ui.metadata("budget").inner_text().split()
     assert table[table.index("requested") :] == (

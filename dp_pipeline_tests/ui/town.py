@@ -108,16 +108,15 @@ PAIRS: Declaration = {
 
 
 def declare_town(project: Project) -> None:
-    project.write_declaration("rides", RIDES)
-    project.write_rows("rides.csv", _rides())
-    project.write_declaration("homes", HOMES)
-    project.write_rows("homes.csv", _homes())
-    project.write_declaration("shops", SHOPS)
-    project.write_rows("shops.csv", _shops())
-    project.write_declaration("weeks", WEEKS)
-    project.write_rows("weeks.csv", _weeks(MONDAY))
-    project.write_declaration("pairs", PAIRS)
-    project.write_rows("pairs.csv", _weeks(monday_before(4)))
+    for name, declaration, rows in (
+        ("rides", RIDES, _rides()),
+        ("homes", HOMES, _homes()),
+        ("shops", SHOPS, _shops()),
+        ("weeks", WEEKS, _weeks(MONDAY)),
+        ("pairs", PAIRS, _weeks(monday_before(4))),
+    ):
+        project.write_declaration(name, declaration)
+        project.write_rows(f"{name}.csv", rows)
 
 
 def _rides(rows: int = 20_000) -> Iterator[str]:
