@@ -113,14 +113,10 @@ def _lose_a_row(folder: Path) -> None:
 
 
 EDITS: Mapping[str, Callable[[Path], object]] = {
-    "a fact": lambda folder: edit_document(
-        folder, lambda document: document["facts"].update(dataset="another")
-    ),
-    "the code": lambda folder: edit_document(
-        folder, lambda document: document["facts"].update(code="dp_pipeline 99")
-    ),
+    "a fact": lambda folder: edit_document(folder, lambda d: d["facts"].update(dataset="another")),
+    "the code": lambda folder: edit_document(folder, lambda d: d["facts"].update(code="9")),
     "a charge": lambda folder: edit_document(
-        folder, lambda document: document["spends"].append({"epsilon": "1"})
+        folder, lambda d: d["spends"].append({"epsilon": "1"})
     ),
     "a row of its table": _lose_a_row,
     "a cut table": lambda folder: next(folder.glob("*.parquet")).write_bytes(b"PAR1"),

@@ -88,9 +88,8 @@ def _k_anonymous(spec: DatasetSpec, name: str, snapshot: Snapshot) -> str:
         recoding = method.recode(rows, promise, seed=spec.k_anonymity.seed)
     except TooFewRows:
         return f"{release_name} too few rows"
-    tables = k_anonymous_tables(
-        rows, recoding, promise, label=str(spec.label), is_public=not spec.is_release
-    )
+    options = {"label": str(spec.label), "is_public": not spec.is_release}
+    tables = k_anonymous_tables(rows, recoding, promise, **options)
     return f"{release_name} {_digest(tables)}"
 
 

@@ -49,9 +49,7 @@ def declare(
     return project.declare("patients", base, **changes)
 
 
-def release_of(
-    project: Project, spec: DatasetSpec, *, method: str = "kjig", k: int = 2
-) -> KAnonymousRelease:
+def release_of(project: Project, spec: DatasetSpec, method="kjig", k=2) -> KAnonymousRelease:
     return KAnonymousRelease(spec, method, k, project.home)
 
 
@@ -59,9 +57,7 @@ def anonymized(project: Project, spec: DatasetSpec, **what: Any) -> PublishedBun
     return publish(release_of(project, spec, **what))
 
 
-def ready(
-    project: Project, *words: Any, snapshot: str | None = None, **changes: Any
-) -> DatasetSpec:
+def ready(project: Project, *words: Any, snapshot: Any = None, **changes: Any) -> DatasetSpec:
     spec = declare(project, *words, **changes)
     project.prepare(spec, snapshot)
     return spec

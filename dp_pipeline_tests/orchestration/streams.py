@@ -14,6 +14,9 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 
+HTREE = {"k": "2", "columns": "x y", "plan_from": "previous", "smooth": "true"}
+TREES = {"model": "htree_kmeans", "epsilon": "0.5"}
+TABLES = {"model": "independent", "epsilon": "0.1"}
 STREAM: dict[str, Any] = {
     "description": "Rides of one town, week by week: sensitive.",
     "population": "riders",
@@ -28,17 +31,10 @@ STREAM: dict[str, Any] = {
         "kind": {"levels": ["bike", "car"]},
     },
     "partitions": ["0.1", "0.5"],
-    "models": {
-        "htree_kmeans": {"k": "2", "columns": "x y", "plan_from": "previous", "smooth": "true"},
-        "independent": {},
-    },
-    "publish": [
-        {"model": "htree_kmeans", "epsilon": "0.5"},
-        {"model": "independent", "epsilon": "0.1"},
-    ],
+    "models": {"htree_kmeans": HTREE, "independent": {}},
+    "publish": [TREES, TABLES],
     "evaluation": {"epsilon": "0.05"},
 }
-HTREE = STREAM["models"]["htree_kmeans"]
 HEAD = "rider,ended,x,y,kind"
 WEEKS = ("2026-W01", "2026-W02", "2026-W03")
 MONDAY = {"2026-W01": "2025-12-29", "2026-W02": "2026-01-05", "2026-W03": "2026-01-12"}

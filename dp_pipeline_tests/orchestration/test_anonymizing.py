@@ -72,9 +72,7 @@ def test_bundle_lies_below_data_set_and_method(project: Project, spec: DatasetSp
 
 @pytest.mark.parametrize("method", ["kjig", "mutual_information"])
 @pytest.mark.parametrize("k", [2, 5])
-def test_every_class_of_the_released_rows_has_k_rows(
-    method: str, k: int, project: Project, spec: DatasetSpec
-):
+def test_every_released_class_has_k_rows(method: str, k: int, project: Project, spec: DatasetSpec):
     bundle = anonymized(project, spec, method=method, k=k).bundle
     assert list(bundle.tables["released"])[-1] == "ill"
     lines = lines_of(bundle)
@@ -116,9 +114,7 @@ def test_every_declared_setting_makes_another_release(project: Project, spec: Da
     assert keys[0] != keys[1]
 
 
-def test_release_without_permission_is_neither_made_nor_judged(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_release_without_permission_is_not_made(project: Project, spec: DatasetSpec, monkeypatch):
     bundle, forbidden = anonymized(project, spec).bundle, replace(spec, allow_not_dp=False)
     before, words = project.files("ledger", "released", "raw"), "k_anonymity: sensitive rows may be"
     for module in (k_anonymous_release, evaluating):
@@ -165,9 +161,7 @@ def test_broken_promise_releases_nothing_and_stays_recorded(population: str, pro
     assert events == ["reserve", "interrupted"], "it was looked at twice"
 
 
-def test_method_that_breaks_its_promise_releases_nothing(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_method_that_breaks_its_promise_is_seen(project: Project, spec: DatasetSpec, monkeypatch):
     release = release_of(project, spec)
     careless, recode = guarantee_for(release.declared, "kjig", k=0), release.method.recode
 
@@ -219,9 +213,8 @@ def test_k_that_promises_nothing_releases_any_public_rows(rows: Sequence[str], p
 def test_rows_alike_are_a_class_and_missing_values_are_a_level(rows, classes, k, project: Project):
     declared = PATIENTS["attributes"]
     nullable = {name: {**declared[name], "nullable": "true"} for name in ("age", "sex")}
-    bundle = anonymized(
-        project, ready(project, rows=rows, attributes=declared | nullable), k=5
-    ).bundle
+    spec = ready(project, rows=rows, attributes=declared | nullable)
+    bundle = anonymized(project, spec, k=5).bundle
     measures = measures_of(bundle)
     names = ("classes", "k", "homogeneous_rows")
     assert [measures[name] for name in names] == [classes, k, 0]
@@ -340,9 +333,7 @@ def test_dagster_says_it_of_private_releases_replayed_ones_too(project: Project,
     assert "privacy/other non-DP releases" not in then
 
 
-def test_what_was_started_and_never_finished_is_reported_as_well(
-    project: Project, spec: DatasetSpec
-):
+def test_what_was_started_and_never_finished_is_reported(project: Project, spec: DatasetSpec):
     with stopped("before the first look"):
         anonymized(project, spec)
     assert other_non_dp_releases(spec, project.ledger) == [TOLD]

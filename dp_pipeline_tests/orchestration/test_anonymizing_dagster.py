@@ -89,9 +89,8 @@ def test_free_reports_are_requested_once_one_k_was_released(project: Project, sp
     free = {"k_anonymous/comparison", "budget"}
 
     def asked_for(cursor: Any) -> tuple[set[str], Any]:
-        result = dg.evaluate_automation_conditions(
-            defs=definitions, instance=project.instance, cursor=cursor
-        )
+        options = {"instance": project.instance, "cursor": cursor}
+        result = dg.evaluate_automation_conditions(definitions, **options)
         keys = {name: dg.AssetKey(["patients", *name.split("/")]) for name in free}
         return {n for n, key in keys.items() if result.get_num_requested(key)}, result.cursor
 
@@ -114,20 +113,15 @@ def test_a_release_shows_kind_card_measures_and_a_green_check(project: Project, 
     assert check.metadata["smallest class"].value >= 2
 
 
-def test_a_table_that_breaks_its_promise_fails_the_check(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_table_that_breaks_its_promise_fails(project: Project, spec: DatasetSpec, monkeypatch):
     release = anonymized(project, spec)
     broken = tampered(release.bundle)
     assert k_anonymity_check(release.bundle).passed
     assert not k_anonymity_check(broken).passed
     everybody_ill = np.full_like(release.bundle.tables["released"]["ill"], "yes")
     assert not k_anonymity_check(with_released(release.bundle, ill=everybody_ill)).passed
-    monkeypatch.setattr(
-        release_assets,
-        "publish",
-        lambda *_, **__: PublishedBundle(broken, "replayed", 0, release.folder),
-    )
+    published = PublishedBundle(broken, "replayed", 0, release.folder)
+    monkeypatch.setattr(release_assets, "publish", lambda *_, **__: published)
     assert project.launch(spec, KJIG, partition="2").success
     (check,) = [result for result in check_results(project, spec) if result.check_name == KEEPS_K]
     assert not check.passed

@@ -57,7 +57,7 @@ def failing(monkeypatch, *, draws: tuple[int, ...], after: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])
-def test_half_failed_backfill_pays_only_what_is_missing(
+def test_half_failed_backfill_pays_what_is_left(
     after: bool, rides: Project, spec: DatasetSpec, monkeypatch
 ):
     with monkeypatch.context() as patch:
@@ -112,19 +112,17 @@ def test_a_backfill_before_rows_are_prepared_prepares_them_once(project: Project
 
 
 def test_runs_that_prepare_the_same_rows_at_once_store_them_once(rides: Project, monkeypatch):
-    spec, made = rides.declare("rides", RIDES), []
-    real = prepare.store_parts
+    spec, storing = rides.declare("rides", RIDES), Mock(side_effect=prepare.store_parts)
     forget_preparation(rides.snapshot(spec))
-    monkeypatch.setattr(
-        prepare, "store_parts", lambda *of, **rows: made.append(of) or real(*of, **rows)
-    )
+    monkeypatch.setattr(prepare, "store_parts", storing)
 
     def normalize(_: int) -> None:
         prepare.prepare_stage(spec, rides.snapshot(spec), "normalized", again=False)
 
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(normalize, range(4))) == [None] * 4
-    assert [stage for _, stage, _ in made] == ["normalized", "left_out"]
+    stages = [call.args[1] for call in storing.call_args_list]
+    assert stages == ["normalized", "left_out"]
     prepare.mark_prepared(spec, rides.snapshot(spec))
 
 

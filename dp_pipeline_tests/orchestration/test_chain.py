@@ -38,9 +38,8 @@ def ran(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def test_every_asset_but_the_published_copy_is_materialized(ran: Ran):
     project, spec = ran
-    materialized = {
-        key.path[1]: partitions for key, partitions in materializations(project, spec).items()
-    }
+    by_key = materializations(project, spec)
+    materialized = {key.path[1]: partitions for key, partitions in by_key.items()}
     # A run on the command line puts nothing where others look: `export` does, and Dagster.
     assert materialized.pop("published", {}) == {}
     for name, partitions in materialized.items():

@@ -8,6 +8,7 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +158,7 @@ def test_damaged_rows_are_refused_before_the_charge(engine: str, case: Case, mon
 
 
 NO_ANSWERS, NO_TABLES = ("k-anonymous", "after one answer"), ("domain", "half a bundle")
-KILLED = [
-    (name, point)
-    for name in KINDS
-    for point in POINTS
-    if (name, point) not in (NO_ANSWERS, NO_TABLES)
-]
+KILLED = sorted({*product(KINDS, POINTS)} - {NO_ANSWERS, NO_TABLES})
 
 
 def transcripts(project: Project) -> dict[Path, bytes]:
@@ -208,9 +204,8 @@ def test_killed_release_goes_on_under_its_charge(point: str, case: Case):
 def test_bundle_changed_before_it_was_settled_is_not_settled(case: Case):
     with stopped("bundle not settled"):
         case.publish()
-    folder = max(
-        case.project.home.released.rglob("bundle-*"), key=lambda path: path.stat().st_mtime
-    )
+    folders = case.project.home.released.rglob("bundle-*")
+    folder = max(folders, key=lambda path: path.stat().st_mtime)
     edit_document(folder, lambda document: document["facts"].update(dataset="another"))
     with pytest.raises(Damaged, match="not as it was stored"):
         case.publish()

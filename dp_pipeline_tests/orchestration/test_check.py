@@ -178,9 +178,7 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
     assert rides.files() == other_files
 
 
-def test_a_run_sweeps_what_a_killed_one_left_of_the_same_release(
-    rides: Project, spec: DatasetSpec, begun: Path
-):
+def test_run_sweeps_what_a_killed_one_left_of_it(rides: Project, spec: DatasetSpec, begun: Path):
     leftover = begun.parent / ".bundle-1.abcdefgh.tmp"
     leftover.mkdir()
     before = time.time() - 3600
@@ -197,9 +195,7 @@ def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
     assert note.remedy == "dp-pipeline run rides --snapshot half"
 
 
-def test_unfinished_release_is_named_with_its_command(
-    rides: Project, spec: DatasetSpec, begun: Path
-):
+def test_unfinished_release_is_named_with_command(rides: Project, spec: DatasetSpec, begun: Path):
     torn = begun.read_bytes() + b'{"chain'
     begun.write_bytes(torn)
     (fault,) = faults(rides)

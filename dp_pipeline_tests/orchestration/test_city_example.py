@@ -22,9 +22,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/city"
 
 # One process imports what all steps need, and they are forked from it: as the page recommends.
-FORKED = {
-    "start_method": {"forkserver": {"preload_modules": ["dp_pipeline.dagster", "sklearn.cluster"]}}
-}
+PRELOADED = {"preload_modules": ["dp_pipeline.dagster", "sklearn.cluster"]}
+FORKED = {"start_method": {"forkserver": PRELOADED}}
 EXECUTION = {"execution": {"config": {"multiprocess": FORKED}}}
 
 

@@ -61,9 +61,7 @@ def test_settings_of_project_are_taken_once_and_then_left_alone(home: Home, decl
     assert (folder / "dagster.yaml").read_text(encoding="utf-8") == text
 
 
-def test_server_is_named_by_its_variable_without_a_password(
-    home: Home, declared: Path, monkeypatch
-):
+def test_server_is_named_without_a_password(home: Home, declared: Path, monkeypatch):
     declared.write_text("nux:\n  enabled: false", encoding="utf-8")
     monkeypatch.setenv("DP_PIPELINE_DAGSTER", URL)
     folder = make_dagster_home(home)

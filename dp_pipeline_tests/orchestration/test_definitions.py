@@ -14,7 +14,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import Pipeline
-from dp_pipeline.orchestration.dataset import chain_definitions, pipeline_definitions
+from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import (
     FAMILIES,
@@ -151,7 +151,7 @@ def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
     assert automatic == {"comparison", "budget", "published", "k_anonymous/comparison"}
 
 
-def test_partitions_are_the_listed_levels_ascending(
+def test_partitions_are_listed_levels_ascending(
     definitions: dg.Definitions, specs: tuple[DatasetSpec, ...]
 ):
     graph = definitions.resolve_asset_graph()
@@ -191,12 +191,6 @@ def test_a_tick_requests_one_run_named_by_week_and_epsilon(project: Project):
         assert request.partition_key == "0.5"
         names = ("ingested", "validated", "normalized", "dpqt_kmeans", "evaluation")
         assert request.asset_selection == [dg.AssetKey(["rides", name]) for name in names]
-
-
-def test_a_wrong_parameter_is_refused_when_the_chain_is_declared(project: Project):
-    spec = project.declare("rides", RIDES, models={"dpqt_kmeans": {"k": "0"}})
-    with pytest.raises(DeclarationError, match="rides: dpqt_kmeans: k: expected an integer"):
-        chain_definitions(spec)
 
 
 def test_dagster_reads_definitions_that_environment_names(project: Project, monkeypatch):

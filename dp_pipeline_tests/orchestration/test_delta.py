@@ -91,10 +91,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, Dat
         patch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
         project = Project(tmp_path_factory.mktemp("paid"))
         spec = project.declare("rides", RIDES, **PAID)
-        releases = {
-            (outcome.release.name, outcome.release.epsilon): outcome
-            for outcome in project.run(spec)
-        }
+        outcomes = project.run(spec)
+        releases = {(done.release.name, done.release.epsilon): done for done in outcomes}
         yield project, spec, releases
 
 
@@ -225,9 +223,8 @@ def test_in_dagster_a_refusal_says_rho(project: Project, spec: DatasetSpec):
     with project.ledger.reserve(Charge("e" * 64, "riders", "dp", nano, "others", {}, RHO)):
         pass
     refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"new_draw": True})
-    assert refusal(refused).startswith(
-        "rides/eug_kmeans at ε=0.5 refused by riders: requested ρ=0.12625, spent "
-    )
+    line = "rides/eug_kmeans at ε=0.5 refused by riders: requested ρ=0.12625, spent "
+    assert refusal(refused).startswith(line)
 
 
 def test_a_command_shows_rho_and_what_it_means(project: Project, spec: DatasetSpec):

@@ -54,7 +54,7 @@ def release(project: Project, spec: DatasetSpec) -> DomainRelease:
     return DomainRelease(spec, project.home, "opendp")
 
 
-def test_what_one_person_alone_has_is_in_nothing_released(
+def test_what_one_person_has_is_not_released(
     project: Project, spec: DatasetSpec, release: DomainRelease
 ):
     bundle = publish_domain(release).bundle
@@ -125,9 +125,7 @@ def test_plan_prices_domain_before_and_after_it_is_discovered(project: Project, 
     assert (after.releases[0].state, after.total_cost) == ("settled", Fraction("1.5"))
 
 
-def test_nothing_is_prepared_or_released_before_domain_is_there(
-    project: Project, spec: DatasetSpec
-):
+def test_nothing_is_prepared_or_released_before_domain_is(project: Project, spec: DatasetSpec):
     with pytest.raises(NotPrepared, match="domain of its snapshot"):
         with_discovered(spec, project.home)
     assert "domain of its snapshot" in refusal(project.launch(spec, "normalized"))
@@ -135,7 +133,7 @@ def test_nothing_is_prepared_or_released_before_domain_is_there(
     assert project.ledger.balance("members").spent == 0
 
 
-def test_refused_new_draw_leaves_the_domain_in_place(
+def test_refused_new_draw_leaves_the_domain(
     project: Project, spec: DatasetSpec, release: DomainRelease
 ):
     publish_domain(release)
@@ -149,9 +147,7 @@ def test_refused_new_draw_leaves_the_domain_in_place(
         with_discovered(other, project.home)
 
 
-def test_a_weak_discovery_is_replayed_with_its_sentence(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_weak_discovery_is_replayed_with_its_line(project: Project, spec: DatasetSpec, monkeypatch):
     real, weak = discovery.discover, "levels of zone: no text has the about 90 persons"
 
     def too_little(*arguments: Any) -> DiscoveredDomain:
@@ -215,9 +211,7 @@ def test_a_second_draw_has_a_key_of_its_own_that_check_finds(release: DomainRele
     assert second.digest != first.digest
 
 
-def test_discovery_that_leaves_a_rest_unspent_is_refused(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_discovery_that_leaves_a_rest_is_refused(project: Project, spec: DatasetSpec, monkeypatch):
     def nothing(*_: object) -> DiscoveredDomain:
         return DiscoveredDomain(())
 

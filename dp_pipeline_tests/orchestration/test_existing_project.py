@@ -154,9 +154,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, "not YAML", "no file", "no name", "no variable"])
-def test_data_set_refused_is_shown_and_takes_nothing_away(
-    wrong: str, project: Project, file: Path, monkeypatch
-):
+def test_data_set_refused_takes_nothing_away(wrong: str, project: Project, file: Path, monkeypatch):
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
     project.declare("plants", PLANTS)
     changes, words = WRONG.get(wrong, ({}, ""))

@@ -80,9 +80,7 @@ def test_release_of_rows_that_are_all_invalid_says_so_to_steward(broken: Broken)
     assert "less than half of the 2,000 that nominal_rows declares" in page
 
 
-def test_the_command_that_released_them_says_so_too(
-    broken: Broken, capsys: pytest.CaptureFixture[str]
-):
+def test_the_command_of_the_release_says_so_too(broken: Broken, capsys: pytest.CaptureFixture[str]):
     project, spec = broken
     print_result(RunResult.of(project.request(spec), [()]))
     # By chance, so few rows may be a weak signal too.

@@ -168,9 +168,7 @@ def test_releases_of_an_unreadable_population_are_refused(name: str, project: Pr
     refused(project, another(project, population="others"), words=words)
 
 
-def test_populations_side_by_side_open_their_accounts(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_two_populations_open_their_accounts(project: Project, spec: DatasetSpec, monkeypatch):
     project.publish(spec)
     open_population(project.declare("homes", HOMES), project.home)
     assert set(project.ledger.populations()) == {"riders", "town"}

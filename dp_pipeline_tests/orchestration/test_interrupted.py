@@ -71,7 +71,7 @@ def require_dead(project: Project, spec: DatasetSpec) -> None:
 
 
 @pytest.mark.parametrize("are_others", [True, False])
-def test_release_is_not_finished_over_rows_read_again(
+def test_release_is_not_ended_over_new_rows(
     project: Project, spec: DatasetSpec, *, are_others: bool
 ):
     """The same rows too: whether they have changed is a question about rows."""
@@ -90,9 +90,7 @@ def test_release_is_not_finished_over_rows_read_again(
     require_dead(project, spec)
 
 
-def test_table_of_another_manifest_ends_no_release(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_table_of_other_manifest_ends_no_release(project: Project, spec: DatasetSpec, monkeypatch):
     """What was damaged can be put back; the ε of a release that has ended can not."""
     monkeypatch.setenv("DP_PIPELINE_ENGINE", "stream")
     interrupted(project, spec)
@@ -239,9 +237,7 @@ def test_damage_of_the_account_kills_no_release(project: Project, spec: DatasetS
     require_resumed(project, spec)
 
 
-def test_answers_without_a_known_charge_are_not_charged_again(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_answers_of_no_charge_are_not_charged(project: Project, spec: DatasetSpec, monkeypatch):
     """Else the rest of them would be asked of rows that may be others by now."""
     forgotten = interrupted(project, spec, answers=1).parent.name
     states = Ledger.states
@@ -258,9 +254,7 @@ def test_answers_without_a_known_charge_are_not_charged_again(
     require_resumed(project, spec)
 
 
-def test_stored_bundle_is_settled_whatever_newer_code_makes(
-    project: Project, spec: DatasetSpec, monkeypatch
-):
+def test_stored_bundle_is_settled_by_newer_code(project: Project, spec: DatasetSpec, monkeypatch):
     with stopped("bundle not settled"):
         project.publish(spec)
     real = EpsilonRelease.draw_bundle

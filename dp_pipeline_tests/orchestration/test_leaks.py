@@ -100,9 +100,7 @@ def test_the_exact_numbers_lie_in_private_files_of_the_raw_store(ran):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     stored = [json.loads(path.read_text())["facts"] for path in files]
     stored_numbers = sorted(facts.get("nicv", facts.get("avd_2")) for facts in stored)
-    computed = [
-        value for outcome in project.run(spec) for value in exact_numbers(project, spec, outcome)
-    ]
+    computed = [v for outcome in project.run(spec) for v in exact_numbers(project, spec, outcome)]
     assert stored_numbers == pytest.approx(sorted(computed), rel=1e-9)
 
 
@@ -267,9 +265,7 @@ def sixty_one(tmp_path_factory: pytest.TempPathFactory) -> RawLog:
 
 
 @pytest.mark.parametrize("last", ["7.5,999,owner", ""], ids=["another row", "a row less"])
-def test_raw_log_is_the_same_with_another_row_or_one_less(
-    last: str, sixty_one: RawLog, project: Project
-):
+def test_raw_log_is_same_with_another_row_or_less(last: str, sixty_one: RawLog, project: Project):
     assert raw_log_of(project, last) == sixty_one
 
 
@@ -284,9 +280,7 @@ def test_broken_row_changes_verdicts_and_nothing_else(sixty_one: RawLog, project
         assert SECRET not in bad[2]
 
 
-def test_a_planted_count_makes_the_raw_side_differ(
-    sixty_one: RawLog, project: Project, monkeypatch
-):
+def test_planted_count_makes_the_raw_side_differ(sixty_one: RawLog, project: Project, monkeypatch):
     def counting(snapshot: Any, **_: str) -> dict[str, dg.MetadataValue]:
         size = snapshot.table_path("ingested").stat().st_size
         return {"size": dg.MetadataValue.int(size)}

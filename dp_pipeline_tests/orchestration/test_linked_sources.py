@@ -84,9 +84,7 @@ def read(project: Project, spec: DatasetSpec) -> None:
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_rows_read_through_link_are_held_where_they_are(
-    stays: bool, project: Project, linked: DatasetSpec
-):
+def test_rows_read_through_link_are_protected(stays: bool, project: Project, linked: DatasetSpec):
     read(project, linked)
     if not stays:
         shutil.rmtree(project.datasets / "w")
@@ -119,9 +117,7 @@ def protect(project: Project, **changes: Any) -> None:
     open_population(project.declare("rides", RIDES, source=source, **changes), project.home)
 
 
-def test_rows_that_were_shown_through_a_link_are_shown_no_more(
-    project: Project, shown: DatasetSpec
-):
+def test_rows_shown_through_a_link_are_shown_no_more(project: Project, shown: DatasetSpec):
     read(project, shown)
     require_snapshot(shown, project.home)
     protect(project, distinct_population="they moved in since")

@@ -24,9 +24,7 @@ def asks(project: Project, spec: DatasetSpec, **options: object) -> bool:
     return not (is_level_complete(request, "0.5") and is_report_current(request))
 
 
-def test_a_whole_partition_and_its_report_start_no_run(
-    released_rides: Project, spec: DatasetSpec, monkeypatch
-):
+def test_whole_partition_starts_no_run(released_rides: Project, spec: DatasetSpec, monkeypatch):
     def started(*_: object) -> None:
         raise AssertionError("a run was started")
 
@@ -71,7 +69,7 @@ def test_evaluation_of_another_bundle_or_code_starts_a_run(
     assert not is_level_complete(released_rides.request(spec, epsilons=["0.5"]), "0.5")
 
 
-def test_other_code_title_draw_or_snapshot_starts_a_run(
+def test_other_code_title_or_draw_starts_a_run(
     released_rides: Project, spec: DatasetSpec, monkeypatch
 ):
     assert asks(released_rides, spec, new_draw=True)

@@ -212,11 +212,8 @@ def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran):
 
 def test_an_asset_says_what_its_method_costs(project: Project):
     definitions = chain_definitions(project.declare("plants", GARDEN))
-    words = {
-        key.path[1]: text
-        for asset in definitions.assets or []
-        for key, text in asset.descriptions_by_key.items()
-    }
+    described = [asset.descriptions_by_key.items() for asset in definitions.assets or []]
+    words = {key.path[1]: text for texts in described for key, text in texts}
     for name, reason in REASONS.items():
         assert words[name].endswith(f"Not differentially private: {reason}; charges nothing.")
     assert "charges its ε and its evaluation's (11/60: the initial round is" in words["idp_kmeans"]

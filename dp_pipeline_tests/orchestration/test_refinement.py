@@ -51,9 +51,7 @@ def asked(
 
 
 @pytest.mark.parametrize("model", ["independent", "one_shot"])
-def test_a_sweep_costs_its_largest_epsilon(
-    model: str, drawn: Refine, project: Project, spec: DatasetSpec
-):
+def test_sweep_costs_its_largest(model: str, drawn: Refine, project: Project, spec: DatasetSpec):
     steps = [drawn("0.2", model=model), drawn("0.5", "0.2", model), drawn("1", "0.5", model)]
     assert [step.nano for step in steps] == [200_000_000, 300_000_000, 500_000_000]
     assert project.spent(spec) == 1
@@ -64,9 +62,7 @@ def test_a_sweep_costs_its_largest_epsilon(
     project.ledger.verify()
 
 
-def test_what_it_refines_has_to_be_as_it_was_settled(
-    drawn: Refine, project: Project, spec: DatasetSpec
-):
+def test_what_it_refines_must_be_as_settled(drawn: Refine, project: Project, spec: DatasetSpec):
     first = asked(project, spec, "0.2")
     publish(first)
     transcript = first.store.transcript_path(first.key(project.snapshot(spec)))
@@ -78,9 +74,7 @@ def test_what_it_refines_has_to_be_as_it_was_settled(
     assert project.spent(spec) == Fraction("0.2")
 
 
-def test_two_refinements_at_one_time_are_one_charge(
-    drawn: Refine, project: Project, spec: DatasetSpec
-):
+def test_two_refinements_at_once_are_one_charge(drawn: Refine, project: Project, spec: DatasetSpec):
     """Whoever comes second finds the key taken, though nothing was charged when it looked."""
     drawn("0.2")
     slow, snapshot = asked(project, spec, "1", "0.2"), project.snapshot(spec)
@@ -126,9 +120,7 @@ def interrupted(project: Project, spec: DatasetSpec, *, after: int) -> EpsilonRe
     return release
 
 
-def test_damaged_answers_of_what_it_refines_do_not_end_it(
-    drawn: Refine, project: Project, spec: DatasetSpec
-):
+def test_damaged_answers_below_it_do_not_end_it(drawn: Refine, project: Project, spec: DatasetSpec):
     """They can be put back, and its own are whole."""
     transcript = drawn("0.2").folder.parent / "transcript.jsonl"
     interrupted(project, spec, after=1)
@@ -160,9 +152,7 @@ def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpe
     assert project.spent(spec) == Fraction("0.2")
 
 
-def test_other_rows_are_not_what_it_was_drawn_of(
-    drawn: Refine, project: Project, spec: DatasetSpec
-):
+def test_other_rows_are_not_what_it_refines(drawn: Refine, project: Project, spec: DatasetSpec):
     """The noise that belongs to other rows would be taken for that of these."""
     drawn("0.2")
     release = asked(project, spec, "0.5", "0.2")

@@ -93,9 +93,7 @@ def test_failed_report_waits_for_another_release(rides: Project, spec: DatasetSp
     assert later.run_key != first[0].run_key
 
 
-def test_a_long_backfill_renews_the_report_once_an_hour(
-    rides: Project, spec: DatasetSpec, monkeypatch
-):
+def test_long_backfill_renews_report_once_an_hour(rides: Project, spec: DatasetSpec, monkeypatch):
     released(rides, spec, "0.1")
     rides.launch(spec, "comparison", "budget")
     released(rides, spec, "0.5")

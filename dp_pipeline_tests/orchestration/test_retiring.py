@@ -19,14 +19,11 @@ def spec(released_rides: Project) -> DatasetSpec:
 
 
 def rows_left(project: Project) -> list[str]:
-    return [
-        name for name in project.files("raw") if not name.endswith(("/manifest.json", "/.lock"))
-    ]
+    names = project.files("raw")
+    return [name for name in names if not name.endswith(("/manifest.json", "/.lock"))]
 
 
-def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
-    released_rides: Project, spec: DatasetSpec
-):
+def test_rows_and_exact_numbers_go_as_the_ledger_says(released_rides: Project, spec: DatasetSpec):
     snapshot = released_rides.snapshot(spec)
     assert any("custodian" in name for name in rows_left(released_rides))
     spent, releases = released_rides.spent(spec), released_rides.files("released")
@@ -43,9 +40,7 @@ def test_rows_and_exact_numbers_go_and_the_ledger_says_so_first(
     released_rides.ledger.verify()
 
 
-def test_retired_release_is_replayed_and_nothing_new_charged(
-    released_rides: Project, spec: DatasetSpec
-):
+def test_retired_release_is_replayed_and_is_all(released_rides: Project, spec: DatasetSpec):
     before = released_rides.publish(spec)
     assert released_rides.cli_here("data", "retire", "rides", "--yes").code == 0
     spent = released_rides.spent(spec)
@@ -58,9 +53,7 @@ def test_retired_release_is_replayed_and_nothing_new_charged(
     assert released_rides.spent(spec) == spent
 
 
-def test_new_snapshot_is_released_and_the_old_is_refused(
-    released_rides: Project, spec: DatasetSpec
-):
+def test_new_snapshot_is_released_and_old_refused(released_rides: Project, spec: DatasetSpec):
     old = released_rides.snapshot(spec).id
     assert released_rides.cli_here("data", "retire", "rides", "--yes").code == 0
     refused = released_rides.cli_here("run", "rides", "--snapshot", old, "--epsilon", "0.1")
@@ -78,9 +71,7 @@ def test_without_a_yes_nothing_is_touched(released_rides: Project):
     assert released_rides.ledger.entries() == entries
 
 
-def test_every_data_set_of_population_is_retired_and_no_other(
-    released_rides: Project, spec: DatasetSpec
-):
+def test_every_data_set_of_a_population_is_retired(released_rides: Project, spec: DatasetSpec):
     home = released_rides.home
     key = released_rides.ledger.key(spec.population)
     together, other = (Snapshot(home.raw / name / "first", key) for name in ("walks", "plants"))
@@ -94,9 +85,7 @@ def test_every_data_set_of_population_is_retired_and_no_other(
     assert released_rides.command(*retire) == "population riders: no rows are stored here\n"
 
 
-def test_what_was_stopped_between_ledger_and_rows_is_finished(
-    released_rides: Project, spec: DatasetSpec
-):
+def test_retirement_stopped_halfway_is_finished(released_rides: Project, spec: DatasetSpec):
     """The ledger says retired, the rows are there: until the end they are as they were."""
     snapshot = released_rides.snapshot(spec)
     released_rides.ledger.retire(spec.population, [f"rides/{snapshot.id}"], by="somebody")

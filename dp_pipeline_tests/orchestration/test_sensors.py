@@ -97,7 +97,7 @@ def test_first_look_opens_first_snapshot_named_by_day(sensor: Sensor):
 
 
 @pytest.mark.chain
-def test_new_bytes_open_a_snapshot_of_their_own_and_publish_it(
+def test_new_bytes_are_a_snapshot_and_published(
     project: Project, spec: DatasetSpec, sensor: Sensor
 ):
     first = asked(sensor.tick())
@@ -129,9 +129,7 @@ def test_crash_between_run_and_cursor_requests_same_run_again(sensor: Sensor):
     assert asked(sensor.tick()).run_key == first.run_key
 
 
-def test_sensor_turned_on_later_takes_up_what_was_written_since(
-    project: Project, spec: DatasetSpec
-):
+def test_sensor_turned_on_later_sees_what_was_written(project: Project, spec: DatasetSpec):
     source = project.datasets / "plants.csv"
     os.utime(source, (1_000_000_000, 1_000_000_000))
     assert project.launch(spec, "ingested").success
@@ -140,9 +138,7 @@ def test_sensor_turned_on_later_takes_up_what_was_written_since(
     asked(Sensor(project, spec).tick())
 
 
-def test_a_source_missing_or_being_written_is_waited_for(
-    project: Project, sensor: Sensor, monkeypatch
-):
+def test_source_missing_or_half_is_waited_for(project: Project, sensor: Sensor, monkeypatch):
     (project.datasets / "plants.csv").unlink()
     assert "is missing" in str(sensor.tick())
     project.write_rows("plants.csv", OTHER)

@@ -170,9 +170,8 @@ def test_table_names_its_cliques_and_their_cells(ran: Ran):
 
 def test_table_shows_its_first_synthetic_rows(ran: Ran):
     project, spec = ran
-    records_shown = records(
-        metadata_of(project, spec, "priview", "1"), "table/first synthetic rows"
-    )
+    metadata = metadata_of(project, spec, "priview", "1")
+    records_shown = records(metadata, "table/first synthetic rows")
     assert len(records_shown) == 10
     results = release_results(project.request(spec))
     (bundle,) = [result.bundle for result in results if result.bundle.model == "priview"]

@@ -28,6 +28,8 @@ from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.streams import (
     STREAM,
+    TABLES,
+    TREES,
     WEEKS,
     all_windows,
     run_weeks,
@@ -43,10 +45,7 @@ TREE, TABLE = Fraction("0.55"), Fraction("0.15")
 """What each of its windows pays for a release, with its evaluation."""
 SPANS: dict[str, Any] = {
     "ceiling": {"each_window": "2"},
-    "publish": [
-        {"model": "htree_kmeans", "epsilon": "0.5", "span": "2"},
-        {"model": "independent", "epsilon": "0.1"},
-    ],
+    "publish": [{**TREES, "span": "2"}, TABLES],
 }
 TWO = "2026-W01..2026-W02"
 
@@ -111,9 +110,8 @@ def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
 def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
     """Neighbours differ in her rows of one window, of which two count there."""
     project, spec, _ = ran
-    release = EpsilonRelease.at(
-        spec.at_window("2026-W02"), "independent", "0.1", project.home, noise="seeded:1"
-    )
+    second = spec.at_window("2026-W02")
+    release = EpsilonRelease.at(second, "independent", "0.1", project.home, noise="seeded:1")
     scales = []
     for windows in (WEEKS[1:2], WEEKS[:2]):
         snapshot = require_snapshot(release.spec, project.home, windows)

@@ -166,10 +166,8 @@ def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path):
 def test_table_written_in_batches_comes_back_with_all_its_rows(tmp_path: Path, monkeypatch):
     # Nothing but missing values in the first batch; the last one is a row.
     late_columns = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
-    table = {
-        name: np.concatenate([column, column, column[:1]])
-        for name, column in (TABLE | late_columns).items()
-    }
+    columns = (TABLE | late_columns).items()
+    table = {name: np.concatenate([column, column, column[:1]]) for name, column in columns}
     monkeypatch.setattr(arrow_tables, "ROWS_A_BATCH", 2)
     bundle, path = stored(tmp_path, synthetic=table)
     assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4

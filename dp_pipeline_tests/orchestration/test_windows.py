@@ -273,10 +273,8 @@ def test_one_off_comes_first_and_weeks_later(project: Project):
     assert (balance.remaining, balance.spent) == (0, Fraction("1.05") + 2 * EACH)
     assert published_windows(spec, project.home) == WEEKS[:2]
     added = "Releases of all rows, before there were weeks, add ε=2.1 to what each week costs"
-    pages = [
-        report_path(all_windows(week_options(project, spec))),
-        *project.home.reports.rglob("*2026*.md"),
-    ]
+    report = report_path(all_windows(week_options(project, spec)))
+    pages = [report, *project.home.reports.rglob("*2026*.md")]
     assert len(pages) == 5
     for page in pages:
         assert added in " ".join(page.read_text(encoding="utf-8").split()), page
@@ -469,9 +467,8 @@ def test_windows_released_under_another_file_are_not_added_up(
     run_weeks(project, stream(project, **own), "2026-W01")
     edited = stream(project, **{**own, **changes})
     releases = [project.release(edited.at_window("2026-W01"), model=model, epsilon=epsilon)]
-    with pytest.raises(
-        DeclarationError, match=r"of 2026-W01 .* made with (other decl|the para.*file now)"
-    ):
+    words = r"of 2026-W01 .* made with (other decl|the para.*file now)"
+    with pytest.raises(DeclarationError, match=words):
         roll_up(releases)
 
 

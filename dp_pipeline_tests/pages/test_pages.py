@@ -78,9 +78,8 @@ def test_a_line_with_a_reason_is_left_out_and_the_others_are_not():
 def commands(page: str) -> list[str]:
     """`dp-pipeline …` of blocks and of the text between them, without what follows in a shell."""
     inline = re.findall(r"`(dp-pipeline [^`]+)`", re.sub(r"\n *", " ", without_blocks(page)))
-    lines = "\n".join(
-        block.text.replace("\\\n", "") for block in blocks(page) if block.language == "bash"
-    )
+    shells = [block.text for block in blocks(page) if block.language == "bash"]
+    lines = "\n".join(text.replace("\\\n", "") for text in shells)
     found = re.findall(r"^dp-pipeline .*$|(?<=&& )dp-pipeline .*$", lines, re.MULTILINE)
     split = [re.split(r" && | \| | {2,}#| #", one)[0].rstrip() for one in found]
     return inline + split

@@ -28,9 +28,8 @@ def drawn_keys(project: Project, dataset: str) -> set[str]:
 
 def charges(ledger: Ledger, population: str) -> dict[str, int]:
     """Key → nano-ε of every reservation; an AssertionError for a key that was reserved twice."""
-    rows = [
-        (str(e.key), e.nano_epsilon) for e in ledger.entries(population) if e.event == "reserve"
-    ]
+    entries = ledger.entries(population)
+    rows = [(str(entry.key), entry.nano_epsilon) for entry in entries if entry.event == "reserve"]
     twice = [key for key, times in Counter(key for key, _ in rows).items() if times > 1]
     assert not twice, f"reserved more than once: {twice}"
     return dict(rows)
@@ -39,9 +38,8 @@ def charges(ledger: Ledger, population: str) -> dict[str, int]:
 def unfinished(project: Project, spec: DatasetSpec) -> set[str]:
     entries = project.ledger.entries(spec.population)
     ended = {entry.key for entry in entries if entry.event in ("settled", "dead")}
-    return {
-        str(entry.key) for entry in entries if entry.event == "reserve" and entry.key not in ended
-    }
+    reserved = {entry.key for entry in entries if entry.event == "reserve"}
+    return set(map(str, reserved - ended))
 
 
 def require_nothing_uncounted(project: Project, spec: DatasetSpec) -> None:

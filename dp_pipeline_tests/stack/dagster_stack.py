@@ -109,11 +109,8 @@ class DagsterStack:
     def workers(self) -> tuple[int, ...]:
         """The processes of runs, also of those whose code server is gone."""
         # Beside them, multiprocessing has one that tidies up semaphores.
-        return tuple(
-            pid
-            for pid in self.servers[CODE].members()
-            if "--multiprocessing-fork" in command_line(pid)
-        )
+        pids = self.servers[CODE].members()
+        return tuple(pid for pid in pids if "--multiprocessing-fork" in command_line(pid))
 
     def wait_ready(self, name: str, *, seconds: float = 300) -> None:
         """Until a server does its work; NotInTime with its last words."""

@@ -78,10 +78,8 @@ def run_the_year(project: Project, spec: DatasetSpec, calendar: Calendar) -> dic
         calendar.moment = FIRST_TICK + timedelta(7 * at)
         if at in MISSED:
             continue
-        asked = [
-            str(request.partition_key)
-            for request in ticked(project, spec, calendar.moment.isoformat()).run_requests
-        ]
+        requests = ticked(project, spec, calendar.moment.isoformat()).run_requests
+        asked = [str(request.partition_key) for request in requests]
         late = len(MISSED) if at - 1 in MISSED else 0
         assert asked == [f"{week}-1" for week in WEEKS[at - late : at + 1]]
         for key in asked:

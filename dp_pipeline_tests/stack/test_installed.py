@@ -101,7 +101,6 @@ def test_the_wheel_runs_its_demo_in_an_empty_environment(built: Path, tmp_path: 
     assert "demo" in done(venv / "bin/dp-pipeline", "--help", folder=folder, environment=bare)
     where = {**bare, "DP_PIPELINE_HOME": str(folder / "data")}
     printed = done(venv / "bin/dp-pipeline", "demo", folder=folder, environment=where)
-    (promised,) = [
-        block.shown for block in blocks("README.md") if block.text.startswith("make demo")
-    ]
+    readme = blocks("README.md")
+    (promised,) = [block.shown for block in readme if block.text.startswith("make demo")]
     assert not unprinted(promised, printed), printed

@@ -22,7 +22,7 @@ from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.releases.outcome import published_windows
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.streams import EACH, STREAM, ticked
+from dp_pipeline_tests.orchestration.streams import EACH, STREAM, TABLES, TREES, ticked
 from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack, running_stack
 from dp_pipeline_tests.stack.killing import is_at_a_release
@@ -38,10 +38,7 @@ WEEKS = tuple(f"2024-W0{n}" for n in range(1, 6))
 CHANGES: dict[str, Any] = {
     "windows": {"column": "ended", "every": "week", "first": WEEKS[0]},
     "ceiling": {"each_window": "0.85"},
-    "publish": [
-        {"model": "htree_kmeans", "epsilon": "0.5"},
-        {"model": "independent", "epsilon": "0.1", "span": "2"},
-    ],
+    "publish": [TREES, {**TABLES, "span": "2"}],
 }
 
 
@@ -63,16 +60,9 @@ class WeeklySteward(Steward):
     def _launch(self, partitions: Sequence[str]) -> None:
         weeks = [str(window_of_key(self.spec.cut, epsilon)) for epsilon in partitions]
         known = set(self.stack.client.backfills())
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "dp_pipeline.cli", "backfill", self.spec.name),
-                *("--window", range_text(weeks)),
-            ],
-            env=self.stack.shell,
-            cwd=self.stack.project.folder,
-            check=True,
-            timeout=300,
-        )
+        words = ("-m", "dp_pipeline.cli", "backfill", self.spec.name, "--window", range_text(weeks))
+        options = {"env": self.stack.shell, "cwd": self.stack.project.folder, "timeout": 300}
+        subprocess.run([sys.executable, *words], check=True, **options)
         self.backfills += set(self.stack.client.backfills()) - known
         self.launches += 1
 
@@ -154,9 +144,7 @@ def last_mondays(many: int) -> list[date]:
 def test_daemon_by_itself_starts_run_for_every_week_missed(tmp_path: Path):
     """Of three weeks that are over one is published: its schedule is turned on, and that is all."""
     mondays, project = last_mondays(3), Project(tmp_path)
-    first, *missed = weeks = [
-        f"{one.isocalendar()[0]}-W{one.isocalendar()[1]:02}" for one in mondays
-    ]
+    first, *missed = weeks = [f"{monday:%G-W%V}" for monday in mondays]
     project.datasets.mkdir(parents=True)
     project.write_rows("stream.csv", rides(mondays[0], many=60))
     windows = {"column": "ended", "every": "week", "first": first}

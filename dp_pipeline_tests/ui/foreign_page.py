@@ -99,11 +99,8 @@ FRAME = """
 
 def script(way: str, url: str) -> str:
     """A way, over what it asks of which address."""
-    known = {
-        "URL": f"{url}/graphql",
-        "QUERY_STRING": urlencode({"query": QUERY}),
-        "BODY": json.dumps({"query": QUERY}),
-    }
+    query = {"query": QUERY}
+    known = {"URL": f"{url}/graphql", "QUERY_STRING": urlencode(query), "BODY": json.dumps(query)}
     constants = "".join(f"const {name} = {json.dumps(text)}; " for name, text in known.items())
     return f"() => {{ {constants} return {way.strip()}; }}"
 

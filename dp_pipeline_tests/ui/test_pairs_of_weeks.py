@@ -16,12 +16,8 @@ from dp_pipeline_tests.ui.pictures import keep_picture
 from dp_pipeline_tests.ui.town import PAIR_WEEKS, monday_before
 
 NOW = datetime.now(UTC)
-pytestmark = [
-    pytest.mark.ui,
-    pytest.mark.skipif(
-        NOW.isoweekday() == 7 and NOW.hour >= 22, reason="one more week ends while the tests run"
-    ),
-]
+IS_LATE = NOW.isoweekday() == 7 and NOW.hour >= 22
+pytestmark = [pytest.mark.ui, pytest.mark.skipif(IS_LATE, reason="one more week ends meanwhile")]
 
 EACH = Fraction(55, 100)
 """What a release costs each of the two weeks that it is of."""

@@ -52,6 +52,7 @@ def report(folder: Path) -> Path:
     """A report with an alarm, two models, a picture, charges, and an account."""
     rows = [bought(model, one, 1.0 + one, 0.1) for model in "ab" for one in (HALF, ONE)]
     panels = utility_panels(rows, ["nicv"])
+    balance = Balance(ceiling=TEN, spent=ONE, currency=PEOPLE.currency)
     return write_report(
         folder / "report.html",
         level="epsilon",
@@ -60,18 +61,15 @@ def report(folder: Path) -> Path:
         rows=rows,
         pictures=[line_chart(panels, title="NICV over ε", footnote=NOISE_BARS)],
         non_dp_releases=BESIDE,
-        forecast=BudgetForecast(
-            Balance(ceiling=TEN, spent=ONE, currency=PEOPLE.currency), price=HALF
-        ),
+        forecast=BudgetForecast(balance, price=HALF),
         written=WRITTEN,
     )
 
 
 def k_report(folder: Path) -> Path:
     tried = [k_anonymous(figures={"auc": 0.5}), k_anonymous(k=5, measures=measures("aabab", k=5))]
-    return write_report(
-        folder / "k.html", level="k", spec=tried[0].spec, releases=tried, written=WRITTEN
-    )
+    options = {"level": "k", "spec": tried[0].spec, "releases": tried, "written": WRITTEN}
+    return write_report(folder / "k.html", **options)
 
 
 def card(folder: Path) -> Path:
@@ -97,9 +95,7 @@ def test_axe_finds_nothing_serious_on_any_page(
     assert found_in(browser, script, made(tmp_path)) == []
 
 
-def test_axe_finds_nothing_serious_in_data_docs_but_tabs(
-    browser: Browser, script: str, tmp_path: Path
-):
+def test_axe_finds_nothing_in_data_docs_but_tabs(browser: Browser, script: str, tmp_path: Path):
     spec = written_spec(tmp_path, "{age: {bounds: [0, 100]}}", purpose="release")
     folder = write_data_docs(spec, ingested(tmp_path, {"age": ["5", "200"]}))
     pages = [page for page in folder.rglob("*.html") if page != folder / INDEX]

@@ -20,9 +20,8 @@ def test_click_too_many_is_one_red_line_and_a_table(ui: DagsterUi):
     ui.follow("Failure")
     ui.sees("rides/eug_kmeans at ε=0.5 refused by riders: requested ε=0.55, spent 1.75, left 0.25")
     table = ui.metadata("budget").inner_text().split()
-    assert table[table.index("requested") :] == (
-        ["requested", "0.55", "spent", "1.75", "left", "0.25", "ceiling", "2"]
-    )
+    amounts = ["requested", "0.55", "spent", "1.75", "left", "0.25", "ceiling", "2"]
+    assert table[table.index("requested") :] == amounts
     assert ui.spent == Fraction("1.75")
     # The release of before stands, and so does what was found of it.
     ui.open_asset("rides/eug_kmeans", view="checks")
