@@ -19,9 +19,7 @@ def asset_keys(project: Project, spec: DatasetSpec) -> list[dg.AssetKey]:
 def materializations(
     project: Project, spec: DatasetSpec
 ) -> dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]]:
-    """Asset → partition → metadata of every materialization, newest first; every declared asset
-    is there, with nothing if it never was.
-    """
+    """Asset → partition → metadata of materializations, newest first; of every declared asset."""
     materialized: dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]] = {}
     for key in asset_keys(project, spec):
         partitions = materialized.setdefault(key, {})

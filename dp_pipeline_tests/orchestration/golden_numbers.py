@@ -38,13 +38,7 @@ _KEY = bytes(32)
 
 
 def golden_numbers(folder: Path) -> Iterator[str]:
-    """One line a private release at the smallest declared ε, of rows that are cut of the first
-    window, and one a k-anonymous method at the
-    smallest K above 1, of each built-in data set that can be read here; then the names of models
-    and methods that none of them has.
-
-    folder   where the rows are prepared
-    """
+    """Yield a line a release at the smallest ε or K of each built-in data set that is here."""
     declared = set[str]()
     for path in sorted(Path(str(resources.files("dp_pipeline") / "datasets")).glob("*.yaml")):
         spec = load_spec(path)

@@ -1,7 +1,4 @@
-"""Every kind of release: the smallest data set that has it, and one release of it.
-
-A law of all releases is one test over KINDS.
-"""
+"""Every kind of release, on the smallest data set that has it: each law is a test over KINDS."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -32,9 +32,7 @@ def begin_a_run() -> None:
 
 
 def forget_the_disk(connection: object, _: object) -> None:
-    """Dagster's files, not the ledger's, are left to the kernel to write. A process that is killed
-    loses nothing by it; the power is never cut here.
-    """
+    """Dagster's files, not the ledger's, are left to the kernel to write: no power is cut here."""
     if not isinstance(connection, sqlite3.Connection):
         return
     for _, _, path in connection.execute("PRAGMA database_list").fetchall():

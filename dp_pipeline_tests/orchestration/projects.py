@@ -181,9 +181,7 @@ class Project:
         }
 
     def declare(self, name: str, base: Declaration, **changes: Any) -> DatasetSpec:
-        """Write a good data set file, a change of None leaving a field out, and its rows if none
-        lie there.
-        """
+        """Write a data set file, a change of None leaving a field out, and its rows if missing."""
         path = self.write_declaration(name, base, **changes)
         source = Path(base["source"]["path"])
         if not (self.datasets / source).exists():
@@ -226,9 +224,7 @@ class Project:
             return list(execute(options, lambda _: None))
 
     def prepare(self, spec: DatasetSpec, snapshot: str | None = None) -> Snapshot:
-        """Rows read and prepared, without Dagster; validated as if they had been. Where levels are
-        left to be discovered, they are not prepared yet.
-        """
+        """Rows read, and prepared as if validated, but where levels are left to be discovered."""
         key = open_population(spec, self.home).key(spec.population)
         read = ingest(spec, self.home.raw, key=key, snapshot_id=snapshot, today=TODAY)
         mark_validated(spec, read, structural=True, refused=False)
@@ -316,9 +312,7 @@ class Project:
         return self.begin_cli(*arguments, **environment)()
 
     def cli_here(self, *arguments: str, **environment: str) -> Result:
-        """A command in this process, with Dagster's storage in memory: where what is said and left
-        behind is the point, and not the process.
-        """
+        """A command in this process, with Dagster's storage in memory."""
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.startswith(OURS)]:
                 patch.delenv(name)

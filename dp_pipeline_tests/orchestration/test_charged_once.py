@@ -1,6 +1,4 @@
-"""Laws of every kind of release: charged once, stored before it is settled, replayed at no cost;
-killed at any point, its answers stay and the next run goes on under its charge.
-"""
+"""Laws of every kind of release: charged once, stored, settled, replayed, however it is killed."""
 
 import random
 import shutil

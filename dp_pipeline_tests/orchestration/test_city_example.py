@@ -1,6 +1,4 @@
-"""The project in examples/city, by Dagster's own commands and its own executor: each step is a
-process that loads the project anew, which takes seconds.
-"""
+"""The project in examples/city, by Dagster's own commands, executor and processes."""
 
 import json
 import os

@@ -138,9 +138,7 @@ def test_history_of_run_is_on_server_and_not_in_folder(home: Home, postgres_url:
 
 
 def make_history(folder: Path) -> None:
-    """What any command begins with; to be started in a child, which fails when another one marks
-    the tables as made at the same time. Dagster itself then fails, or marks them as older ones.
-    """
+    """Begin as any command; fail when another process marks the tables as made at the same time."""
     os.environ.update(DAGSTER_HOME="", DP_PIPELINE_DAGSTER="")
     mark, inside = sqlite_run_storage.stamp_alembic_rev, folder / "inside"
 

@@ -57,9 +57,7 @@ PURE_ALONE = {**PAID, "models": {"eug_kmeans": {"k": "2", "nominal_rows": "40"}}
 
 @dataclass(frozen=True)
 class Counted(Model):
-    """A Gaussian count for all but a tenth of ρ, a pure one for the tenth, and two declared
-    centres.
-    """
+    """A pure count for a tenth of ρ, a Gaussian one for the rest, and two declared centres."""
 
     summary: ClassVar[str] = "two counts"
     accounts_in_rho: ClassVar[bool] = True

@@ -55,9 +55,7 @@ DECIMALS = [f'"{at % 8},5","3{at % 10}0,0",renter' for at in range(2000)]
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Broken:
-    """A release of rows of which every single one is dropped; its noise, not seeded, is as large as
-    half of 2,000 rows in fewer than one of 10^20 draws.
-    """
+    """Two thousand homes, each dropped; the noise reaches half of them once in 10^20 draws."""
     project = Project(tmp_path_factory.mktemp("broken"))
     spec = project.declare("homes", BROKEN)
     project.write_rows("homes.csv", [HEADER, *DECIMALS])

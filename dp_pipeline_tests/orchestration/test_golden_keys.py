@@ -19,9 +19,7 @@ _NOWHERE = Path("/nowhere")
 
 
 def golden_keys() -> Iterator[str]:
-    """One line a release of each built-in data set, and a line a model and method as it is when
-    nothing is declared.
-    """
+    """Yield a line a release of each built-in data set, and one a model or method by default."""
     home, snapshot = Home(_NOWHERE), Snapshot(_NOWHERE / "toy" / "2026-11-22", b"")
     folder = Path(str(resources.files("dp_pipeline") / "datasets"))
     for path in sorted(folder.glob("*.yaml")):

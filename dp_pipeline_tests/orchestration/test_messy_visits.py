@@ -1,6 +1,4 @@
-"""An export of a hospital as offices write it, from the file to a folder for readers: every row is
-counted, and a plan foretells what discovery will not find and about how many pairs are measured.
-"""
+"""An export of a hospital as offices write it, from the file to a folder for readers."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""What is not ready is refused, whoever starts it and in whatever order; nothing is charged, and
-the verdicts on what was released before stay as they were.
-"""
+"""What is not ready is refused, costs nothing, and leaves the verdicts of before as they were."""
 
 import asyncio
 import re
@@ -29,9 +27,6 @@ RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_
 
 
 def collect_refusal(project: Project, spec: DatasetSpec, expected: str) -> None:
-    """The model by itself, as another run would start it: refused, and nothing is charged, and
-    the verdicts on what was released before stay as they were.
-    """
     spent, before = project.spent(spec), project.files("released")
     assert expected in refusal(project.launch(spec, "dpqt_kmeans", partition="0.5"))
     assert project.spent(spec) == spent
@@ -179,9 +174,7 @@ PARTITION = "dagster/partition"
 
 
 def verdicts(project: Project, spec: DatasetSpec, key: dg.AssetKey) -> dict[str, Any]:
-    """Check → how it stands on the pages, with what metadata, and whether they show it: they do if
-    it is of the newest materialization.
-    """
+    """Check → its status, its metadata, and whether it is of the newest materialization."""
     graph = definitions_of(spec, project.home).resolve_asset_graph()
     latest = project.instance.event_log_storage.get_latest_asset_check_execution_by_key(
         sorted(graph.get_check_keys_for_assets({key}))

@@ -40,7 +40,7 @@ def test_rows_and_exact_numbers_go_as_the_ledger_says(released_rides: Project, s
     released_rides.ledger.verify()
 
 
-def test_retired_release_is_replayed_and_is_all(released_rides: Project, spec: DatasetSpec):
+def test_retired_release_is_replayed_alone(released_rides: Project, spec: DatasetSpec):
     before = released_rides.publish(spec)
     assert released_rides.cli_here("data", "retire", "rides", "--yes").code == 0
     spent = released_rides.spent(spec)

@@ -1,6 +1,4 @@
-"""Schedules: by the calendar alone, off by default, refused before anything is read; which windows
-a tick asks for, whatever happened to those before.
-"""
+"""Schedules: off by default, refused before anything is read, by the calendar and its windows."""
 
 import re
 from datetime import UTC, datetime

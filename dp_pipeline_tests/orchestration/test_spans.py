@@ -43,10 +43,8 @@ pytestmark = pytest.mark.chain
 
 TREE, TABLE = Fraction("0.55"), Fraction("0.15")
 """What each of its windows pays for a release, with its evaluation."""
-SPANS: dict[str, Any] = {
-    "ceiling": {"each_window": "2"},
-    "publish": [{**TREES, "span": "2"}, TABLES],
-}
+PAIRS = [{**TREES, "span": "2"}, TABLES]
+SPANS: dict[str, Any] = {"ceiling": {"each_window": "2"}, "publish": PAIRS}
 TWO = "2026-W01..2026-W02"
 
 

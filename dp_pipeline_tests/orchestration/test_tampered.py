@@ -1,6 +1,4 @@
-"""Law of every kind of release: a bundle that is not as it was settled is refused by name, wherever
-bundles are read, and its checks say so.
-"""
+"""Law of every kind of release: a bundle that is not as it was settled is refused by name."""
 
 import json
 import shutil

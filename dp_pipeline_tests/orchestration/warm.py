@@ -1,6 +1,4 @@
-"""`dp-pipeline` as real processes without the ten seconds of imports: forked from a server that
-has imported everything and done nothing.
-"""
+"""`dp-pipeline` as real processes, forked from a server that has imported everything."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the pages tell a reader to run works as it stands there, one block after the other, in a
-shell and a folder of their own, and prints what they show.
-"""
+"""What the pages tell a reader to run works as it stands there, and prints what they show."""
 
 import datetime as dt
 import gzip
@@ -18,10 +16,8 @@ import pytest
 
 from dp_pipeline_tests.pages.pages import ROOT, Block, blocks
 
-pytestmark = [
-    pytest.mark.chain,
-    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal"),
-]
+WEAK = "ignore::dp_pipeline.estimators.WeakSignal"
+pytestmark = [pytest.mark.chain, pytest.mark.filterwarnings(WEAK)]
 
 RUN_ELSEWHERE = {
     "docs/choosing_epsilon.md": "test_choosing_epsilon.py",
@@ -189,9 +185,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(page: str, reader: Rea
 
 
 def unprinted(shown: str, printed: str) -> list[str]:
-    """The lines of a page that a command did not print; … stands for anything, and so does the
-    width of a space.
-    """
+    """The lines of a page that a command did not print; … stands for anything, as does a space."""
     lines = [" ".join(line.split()) for line in printed.splitlines()]
     missed = []
     for line in filter(None, (" ".join(line.split()) for line in shown.splitlines())):

@@ -8,10 +8,8 @@ import pytest
 
 from dp_pipeline_tests.pages.pages import ROOT, text_of
 
-pytestmark = [
-    pytest.mark.chain,
-    pytest.mark.filterwarnings("ignore::dp_pipeline.estimators.WeakSignal"),
-]
+WEAK = "ignore::dp_pipeline.estimators.WeakSignal"
+pytestmark = [pytest.mark.chain, pytest.mark.filterwarnings(WEAK)]
 
 FOLDER = ROOT / "docs/notebooks"
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))

@@ -1,6 +1,4 @@
-"""Links of the pages lead somewhere, commands exist as they are written, and every block is run by
-a test or says why not.
-"""
+"""Links lead somewhere, commands exist, and every block is run by a test or says why not."""
 
 import re
 import shlex

@@ -9,9 +9,7 @@ from dp_pipeline_tests.stack.dagster_stack import DagsterStack, running_stack
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DagsterStack]:
-    """All of Dagster over RIDES and CITY, with rows that are prepared and nothing released; one
-    for all tests of a file, each of which leaves it idle.
-    """
+    """All of Dagster over RIDES and CITY, prepared and not released; each test leaves it idle."""
     project = Project(tmp_path_factory.mktemp("stack"))
     prepare(project, project.declare("rides", RIDES), "first")
     prepare(project, declare_city(project), "first")

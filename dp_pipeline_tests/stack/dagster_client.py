@@ -147,9 +147,7 @@ class Client:
         return [_run(one) for one in found["results"]]
 
     def cancel(self, run: str) -> None:
-        """Mark a run as canceled, wherever its process is: what a steward does with one whose
-        process is gone.
-        """
+        """Mark a run as canceled, wherever its process is."""
         self.result(_CANCEL, expected="TerminateRunSuccess", id=run)
 
     def check_results(self, asset: Sequence[str], check: str) -> list[str]:

@@ -1,6 +1,4 @@
-"""A whole Dagster over a temporary project: web server, daemon and code server, each a process of
-its own on loopback, with homes in the project's folder.
-"""
+"""A whole Dagster over a temporary project: web server, daemon and code server on loopback."""
 
 import os
 import sys
@@ -142,9 +140,7 @@ class DagsterStack:
         return wait_for(ended, what=f"the end of run {run}", seconds=seconds)
 
     def tick_as_after_a_pause(self, schedule: str, *, seconds: float = 120) -> str:
-        """Let the daemon make the last tick of a schedule that is on, as if it had been turned on
-        the day before and no daemon had run since; gives what came of the tick.
-        """
+        """Let the daemon make the last tick of a schedule as after a day without it."""
         with dg.DagsterInstance.from_config(self.project.environment["DAGSTER_HOME"]) as instance:
             (state,) = [one for one in instance.all_instigator_state() if one.name == schedule]
             data = ScheduleInstigatorData(
@@ -187,9 +183,7 @@ class DagsterStack:
         self.workspace.write_text(yaml.safe_dump(workspace), encoding="utf-8")
 
     def _make_history(self) -> None:
-        """Dagster's own storage, before the servers: several that find none make it all at once,
-        and one of them fails over what another has begun.
-        """
+        """Make Dagster's own storage, which several servers at once would fail over."""
         with dg.DagsterInstance.from_config(self.project.environment["DAGSTER_HOME"]):
             pass
 

@@ -22,9 +22,7 @@ class NotInTime(AssertionError):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens at, another one at each call: none of those that the
-    system gives to connections, which may take it before its server does.
-    """
+    """A loopback port that nobody listens at, and that the system gives to no connection."""
     while True:
         port = next(_PORTS)
         with socket.socket() as probe, suppress(OSError):

@@ -1,6 +1,4 @@
-"""A year of weeks by the ticks of their schedule: each read, charged and published once, under a
-limit of each week and one of each month; then what is made of all of them.
-"""
+"""A year of weeks by the ticks of their schedule: each read, charged and published once."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta

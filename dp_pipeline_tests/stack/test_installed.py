@@ -1,6 +1,4 @@
-"""What is built is what is installed: the wheel and the source archive hold all that the program
-needs, and the wheel runs where nothing else of the project is.
-"""
+"""The wheel and the source archive hold all that the program needs, and the wheel runs alone."""
 
 import os
 import subprocess

@@ -1,6 +1,4 @@
-"""Windows in a real Dagster: a backfill that is killed in the middle and begun again, and runs that
-the daemon starts by itself: every window once.
-"""
+"""Windows in a real Dagster: a killed backfill, and runs of the daemon: every window once."""
 
 import itertools
 import subprocess
@@ -68,9 +66,7 @@ class WeeklySteward(Steward):
 
 
 def killed_in_the_middle(stack: DagsterStack, steward: Steward) -> set[str]:
-    """End the code server and its runs while a release is made, some weeks published and some not;
-    gives the keys that it left unfinished.
-    """
+    """End the code server and its runs amid a release; gives the keys that it left unfinished."""
 
     def is_in_the_middle() -> bool:
         published = published_windows(steward.spec, stack.project.home)

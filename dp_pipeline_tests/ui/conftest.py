@@ -33,9 +33,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def tab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    """Opens a tab on Dagster over the town, whose rides are being prepared; the tab must not log
-    an error, nor ask for anything beyond this machine.
-    """
+    """Opens a watched tab on Dagster over the town, whose rides are being prepared."""
     project = Project(tmp_path_factory.mktemp("town"))
     declare_town(project)
     with project.stored_instance():

@@ -107,9 +107,7 @@ class DagsterUi:
         return dialog
 
     def follow(self, status: str = "") -> None:
-        """Open the run or the backfill that was launched just now, as the note at the foot says;
-        wait until it has a status, if one is named.
-        """
+        """Open the run or the backfill that was launched just now; wait for a named status."""
         told = self.sees(re.compile("Launched run|Created backfill")).inner_text()
         kind, name = re.search(r"(run|backfill)\s+(\w+)", told).groups()  # type: ignore[union-attr]
         # The note is gone soon, and says the first digits of a run only.
@@ -119,9 +117,7 @@ class DagsterUi:
             self.ends(status)
 
     def ends(self, status: str) -> None:
-        """Wait until the run or the backfill that is open has a status; fail where a run has ended
-        otherwise.
-        """
+        """Wait until the run or the backfill that is open has a status, and no other end."""
         over = re.compile(f"^({re.escape(status)}|Failure|Canceled)$")
         found = self.page.get_by_text(over).first
         found.wait_for(timeout=RUN_SECONDS * 1000)

@@ -147,9 +147,7 @@ def _of_npm() -> list[Path]:
 
 
 def found_in(browser: Browser, script: str, page: Path) -> list[str]:
-    """What axe calls serious or critical, or a page that is wider than its window, each with where
-    it was seen: at both widths, in both colours, with everything opened.
-    """
+    """What axe calls serious or critical, or too wide, at both widths and in both colours."""
     found = []
     for scheme in SCHEMES:
         for width in WIDTHS:

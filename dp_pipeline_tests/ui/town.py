@@ -40,6 +40,7 @@ HOMES: Declaration = {
     "models": {"one_shot": {}},
     "evaluation": {"epsilon": "0.05"},
 }
+OCTOBER = ["2026-10-01", "2026-10-31"]
 SHOPS: Declaration = {
     "title": "What was bought",
     "description": "Purchases in the shops of a made-up town; which zones there are, nobody knows.",
