@@ -80,7 +80,10 @@ def test_other_code_title_or_draw_starts_a_run(
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, staticmethod(lambda: "dp_pipeline 0"))
             assert asks(released_rides, spec)
+    released_rides.publish(spec, epsilon="0.1")
+    assert asks(released_rides, spec), "the report says nothing of another release"
+    request = released_rides.request(spec, epsilons=["0.5"])
+    assert is_level_complete(request, "0.5")
     centres = released_rides.publish(spec).folder / "centres.parquet"
     centres.write_bytes(centres.read_bytes() + b" ")
-    assert asks(released_rides, spec)
-    released_rides.publish(spec, epsilon="0.1")
+    assert not is_level_complete(request, "0.5")

@@ -290,8 +290,7 @@ def test_composed_epsilon_needs_room_and_none_needs_none(project: Project):
         project.run(spec)
     assert project.spent(spec) == 0
     every = {"eug_kmeans": {"k": "2"}, "dp_kmeans": MODELS["dp_kmeans"]}
-    full = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.18"})
-    project.spend("0.03", full.population)
+    full = project.declare("plants", GARDEN, models=every, ceiling={"total": "0.15"})
     assert [outcome.origin for outcome in project.run(full)] == ["charged", "charged"]
     assert project.ledger.balance(full.population).remaining == 0
 

@@ -243,8 +243,8 @@ def test_a_run_over_rows_not_prepared_leaves_them_too(rides: Project, released: 
     assert verdicts(rides, wider, MODEL) == before
 
 
-def test_where_nothing_was_released_nothing_is_judged(rides: Project, released: DatasetSpec):
-    result = rides.launch(released, "dpqt_kmeans")
+def test_where_nothing_was_released_nothing_is_judged(rides: Project, spec: DatasetSpec):
+    result = rides.launch(spec, "dpqt_kmeans")
     assert result.get_asset_check_evaluations() == []
     assert "not none" in refusal(result)
 

@@ -70,7 +70,7 @@ def sensor(project: Project, spec: DatasetSpec) -> Sensor:
     return Sensor(project, spec)
 
 
-def test_only_rows_whose_changes_are_public_and_seen_have_a_sensor(project: Project):
+def test_only_rows_of_public_changes_have_a_sensor(project: Project):
     assert sensors(project.declare("rides", RIDES)) == []
     assert sensors(project.declare("rides", RIDES, refresh="weekly")) == []
     assert sensors(project.declare("rides", RIDES, **PUBLIC)) == ["rides_new_rows"]
