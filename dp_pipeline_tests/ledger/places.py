@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp_pipeline.ledger import Ledger
+from dp_pipeline.ledger import Account, Ledger
 from dp_pipeline.ledger.postgres import PostgresStore
 
 EVERYWHERE = ("sqlite", "postgresql")
@@ -12,6 +12,8 @@ EVERYWHERE = ("sqlite", "postgresql")
 
 Behind = Callable[[str], None]
 """Executes SQL behind the ledger's back."""
+Opens = Callable[[Account], Ledger]
+"""Opens a ledger with one account."""
 
 
 @dataclass(frozen=True)

@@ -3,21 +3,37 @@
 import hashlib
 import multiprocessing
 import os
+import signal
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dp_pipeline.config.amounts import nano_epsilon
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.ledger import Account, Charge, Entry, Ledger, SpendRow
 from dp_pipeline.ledger.audit import Audit
 
+WHY = {"reason": "agreed", "by": "ana"}
+NANO = Fraction(1, 10**9)
+
+
+def require_refused(error: type[Exception], words: str, *queries: Callable[[], object]) -> None:
+    """Fail unless every query is refused with these words, in one line."""
+    for query in queries:
+        with pytest.raises(error, match=words) as refusal:
+            query()
+        assert "\n" not in str(refusal.value)
+
 
 def account(
-    population: str = "trips", *, ceiling: str | None = "1", purpose: str = "release", **other: str
+    population: str = "trips", *, ceiling: str | None = "1", purpose: str = "release", **other: Any
 ) -> Account:
     exact = None if ceiling is None else Fraction(ceiling)
     declared = {"unit": "one row", "relation": "add_remove", **other}
@@ -26,12 +42,9 @@ def account(
 
 def weekly(*, each: str | None = "1", ceiling: str | None = None, **other: Any) -> Account:
     """An account of rides by the week, which promises one week where nothing else is said."""
-    exact = {
-        "ceiling": None if ceiling is None else Fraction(ceiling),
-        "each_window": None if each is None else Fraction(each),
-    }
-    declared = {"windows": "every week, UTC", "within": "window", "purpose": "release", **other}
-    return Account("rides", "rows of a rider", "add_remove", **exact, **declared)
+    declared = {"windows": "every week, UTC", "within": "window", "unit": "rows of a rider"}
+    each_window = None if each is None else Fraction(each)
+    return account("rides", ceiling=ceiling, each_window=each_window, **{**declared, **other})
 
 
 def in_windows(name: object, *blocks: str, epsilon: str = "0.1", **other: Any) -> Charge:
@@ -124,3 +137,17 @@ class Child:
 def say(pipe: int, word: object) -> None:
     """One write, so that a kill never leaves half a line."""
     os.write(pipe, f"{word}\n".encode())
+
+
+def die_here() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def attempt(pipe: int, place: Callable[[], Ledger], charge_of: Callable[[int], Charge], times: int):
+    """Say how many of so many charges were let in."""
+    ledger, accepted = place(), 0
+    for n in range(times):
+        with suppress(BudgetExceeded):
+            release(ledger, charge_of(n))
+            accepted += 1
+    say(pipe, accepted)

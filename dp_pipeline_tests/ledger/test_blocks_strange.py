@@ -10,26 +10,26 @@ from typing import Any
 import pytest
 
 from dp_pipeline.config.errors import BudgetExceeded, Damaged
-from dp_pipeline.ledger import Account, Entry, Ledger
+from dp_pipeline.ledger import Entry, Ledger
 from dp_pipeline.ledger.entries import BLOCKS, DELTA
 from dp_pipeline.ledger.state import Block, State
-from dp_pipeline_tests.ledger.places import EVERYWHERE
+from dp_pipeline_tests.ledger.places import EVERYWHERE, Opens
 from dp_pipeline_tests.ledger.population import (
+    NANO,
+    WHY,
     account,
     audit,
     charge,
     in_windows,
     raw,
     release,
+    require_refused,
     weekly,
 )
 from dp_pipeline_tests.ledger.test_restoring import junk, named
 
 STORES = EVERYWHERE
-NANO = Fraction(1, 10**9)
 WEEKS = ("W01", "W02")
-WHY = {"reason": "a row typed by hand", "by": "ana"}
-Opens = Callable[[Account], Ledger]
 
 
 @pytest.fixture
@@ -133,26 +133,28 @@ def test_a_row_that_passes_the_delta_of_a_window_cannot_be(opens: Opens):
     ledger = opens(weekly(delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W01", delta=2 * NANO), "0.1")
     opened, first = rows_of(ledger)
-    others = {w: replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: w}) for w in WEEKS}
-    audit(opened, first, others["W02"])
+    spent, other = (
+        replace(first, key="ab" * 32, facts={DELTA: str(NANO), BLOCKS: week}) for week in WEEKS
+    )
+    audit(opened, first, other)
     with pytest.raises(Damaged, match="it exceeds the ceiling of δ"):
-        audit(opened, first, others["W01"])
+        audit(opened, first, spent)
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("changes", "words"),
     [
         ({"nano_epsilon": 800_000_000}, "it exceeds the limit 1 of W77"),
         ({"facts": {BLOCKS: "W77", DELTA: str(2 * NANO)}}, "it exceeds the ceiling of δ"),
         ({"facts": {BLOCKS: "W77", DELTA: str(NANO)}}, ""),
     ],
 )
-def test_a_row_that_passes_a_window_with_strays_cannot_be(opens: Opens, asked, words):
+def test_a_row_that_passes_a_window_with_strays_cannot_be(opens: Opens, changes, words: str):
     ledger = opens(weekly(delta_ceiling=2 * NANO))
     release(ledger, in_windows("a", "W77"), "0.1")
     opened, first = rows_of(ledger)
     stray = replace(first, event="restored", key=None, nano_epsilon=300_000_000)
-    rows = opened, replace(stray, facts={DELTA: str(NANO)}), replace(first, **asked)
+    rows = opened, replace(stray, facts={DELTA: str(NANO)}), replace(first, **changes)
     with pytest.raises(Damaged, match=words) if words else nullcontext():
         audit(*rows)
 
@@ -165,10 +167,8 @@ def test_sums_of_windows_are_those_of_the_rows(rides: Ledger, store: str):
         computed.take(entry, sequence=entry.sequence, time=entry.time)
         assert computed.digest == entry.state
     assert computed.block("rides", "W02") == Block(700_000_000)
-    if store != "sqlite":
-        return
-    cheaper = "UPDATE state SET value = replace(value, ':700000000', ':7') WHERE kind = 'block'"
-    raw(rides.folder, cheaper, checks=False)
-    for ask in (lambda: rides.blocks("rides"), lambda: release(rides, in_windows("c", "W02"))):
-        with pytest.raises(Damaged, match="are not those of row"):
-            ask()
+    if store == "sqlite":
+        cheaper = "UPDATE state SET value = replace(value, ':700000000', ':7') WHERE kind = 'block'"
+        raw(rides.folder, cheaper, checks=False)
+        queries = (lambda: rides.blocks("rides"), lambda: release(rides, in_windows("c", "W02")))
+        require_refused(Damaged, "are not those of row", *queries)

@@ -11,11 +11,11 @@ from dp_pipeline.cli import main
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger, export
 from dp_pipeline.ledger.export import move_to_server
-from dp_pipeline.ledger.head import Head
+from dp_pipeline.ledger.head import Head, Tip
 from dp_pipeline.ledger.sqlite import MOVED
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.ledger.places import Place
-from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.population import account, charge, raw, release, require_refused
 from dp_pipeline_tests.postgres_server import PostgresServer
 
 
@@ -32,11 +32,13 @@ def busy(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def test_the_same_rows_are_there_and_go_on_under_the_same_head(
-    busy: Ledger, folder: Path, url: str
-):
+def move(ledger: Ledger, url: str) -> Tip:
+    return move_to_server(ledger.folder, head=None, url=url)
+
+
+def test_the_same_rows_are_there_and_go_on_under_the_same_head(busy: Ledger, folder, url: str):
     before, key = busy.entries(), busy.key("trips")
-    assert move_to_server(folder, head=None, url=url) == Head.of(folder, declared=None).read()
+    assert move(busy, url) == Head.of(folder, declared=None).read()
     there = Place(folder, url)()
     assert there.entries() == before
     assert there.key("trips") == key
@@ -46,11 +48,10 @@ def test_the_same_rows_are_there_and_go_on_under_the_same_head(
 
 
 def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
-    move_to_server(folder, head=None, url=url)
+    move(busy, url)
     assert (folder / MOVED).exists()
-    for query in (busy.populations, lambda: Ledger(folder).open_account(account())):
-        with pytest.raises(Damaged, match="were moved to a server: all commands but"):
-            query()
+    queries = (busy.populations, lambda: Ledger(folder).open_account(account()))
+    require_refused(Damaged, "were moved to a server: all commands but", *queries)
     home = Home(folder.parent)
     assert home.ledger_folder == folder
     with pytest.raises(DeclarationError, match="was moved to a server, but"):
@@ -60,22 +61,17 @@ def test_the_file_is_not_opened_again(busy: Ledger, folder: Path, url: str):
 def test_a_database_that_has_another_ledger_takes_none(busy: Ledger, folder: Path, url: str):
     Place(folder.with_name("other"), url)().open_account(account())
     with pytest.raises(PipelineError, match="must be an empty database to receive rows, but it"):
-        move_to_server(folder, head=None, url=url)
+        move(busy, url)
     assert busy.verify().sequence == 4
 
 
 def test_a_damaged_ledger_stays_where_it_is(busy: Ledger, folder: Path, url: str):
     raw(folder, "UPDATE entries SET nano_epsilon = 1 WHERE sequence = 2", checks=False)
-    with pytest.raises(Damaged, match="row 2"):
-        move_to_server(folder, head=None, url=url)
+    require_refused(Damaged, "row 2", lambda: move(busy, url), busy.verify)
     assert not (folder / MOVED).exists()
-    with pytest.raises(Damaged, match="row 2"):
-        busy.verify()
 
 
-def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
-    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_rows_that_do_not_arrive_as_they_left_are_not_taken(busy: Ledger, url: str, monkeypatch):
     read_rows = export.journal.rows
 
     def cheaper(connection: object):
@@ -85,58 +81,53 @@ def test_rows_that_do_not_arrive_as_they_left_are_not_taken(
     monkeypatch.setattr(export.journal, "rows", cheaper)
     monkeypatch.setattr(Ledger, "verify", lambda _: None)
     with pytest.raises(Damaged, match="row 2"):
-        move_to_server(folder, head=None, url=url)
+        move(busy, url)
     monkeypatch.undo()
     assert busy.verify().sequence == 4
-    assert move_to_server(folder, head=None, url=url).sequence == 4
+    assert move(busy, url).sequence == 4
+
+
+def full(*_: object) -> None:
+    raise OSError(28, os.strerror(28))
 
 
 def test_an_interrupted_move_is_done_once_more(busy: Ledger, folder: Path, url: str, monkeypatch):
-    def full(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
     monkeypatch.setattr(Path, "rename", full)
     with pytest.raises(PipelineError, match="No space left"):
-        move_to_server(folder, head=None, url=url)
+        move(busy, url)
     monkeypatch.undo()
     with pytest.raises(Damaged, match="budget move"):
         Place(folder, url)().populations()
     assert busy.verify().sequence == 4
-    assert move_to_server(folder, head=None, url=url).sequence == 4
+    assert move(busy, url).sequence == 4
 
 
-def test_a_copy_that_was_outrun_by_the_file_is_not_taken_for_it(
-    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_copy_that_was_outrun_by_the_file_is_not_taken_for_it(busy: Ledger, url, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        patch.setattr(Path, "rename", full)
         with pytest.raises(PipelineError):
-            move_to_server(folder, head=None, url=url)
+            move(busy, url)
     release(busy, charge("c"), "0.1")
     with pytest.raises(PipelineError, match="must be an empty database to receive rows, but it"):
-        move_to_server(folder, head=None, url=url)
+        move(busy, url)
     assert busy.verify().sequence == 6
 
 
-def test_the_command_moves_to_where_the_variable_points(
-    busy: Ledger, folder: Path, url: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_command_moves_to_where_the_variable_points(busy: Ledger, folder, url, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_HOME", str(folder.parent))
-    monkeypatch.setenv("DP_PIPELINE_LEDGER", "")
-    refused = CliRunner().invoke(main, ["budget", "move"])
-    assert (refused.exit_code, refused.output) == (
-        2,
+    refusal = (
         "dp-pipeline: The variable DP_PIPELINE_LEDGER must hold the address of a server, but it is "
-        "not set: `export DP_PIPELINE_LEDGER=postgresql://user@host/database`\n",
+        "not set: `export DP_PIPELINE_LEDGER=postgresql://user@host/database`\n"
     )
-    monkeypatch.setenv("DP_PIPELINE_LEDGER", url)
-    moved = CliRunner().invoke(main, ["budget", "move"])
-    assert (moved.exit_code, moved.output) == (
-        0,
-        "4 rows moved; keep DP_PIPELINE_LEDGER set from now on\n",
-    )
-    again = CliRunner().invoke(main, ["budget", "move"])
-    assert again.exit_code == 1
+    for address, code, output in (
+        ("", 2, refusal),
+        (url, 0, "4 rows moved; keep DP_PIPELINE_LEDGER set from now on\n"),
+        (url, 1, ""),
+    ):
+        monkeypatch.setenv("DP_PIPELINE_LEDGER", address)
+        moved = CliRunner().invoke(main, ["budget", "move"])
+        assert moved.exit_code == code
+        assert moved.output.startswith(output)
     with pytest.raises(Damaged):
         busy.populations()
     assert CliRunner().invoke(main, ["budget", "verify"]).output.startswith("4 rows;")

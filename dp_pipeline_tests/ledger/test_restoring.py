@@ -17,11 +17,11 @@ from dp_pipeline.ledger.journal import rows, stored_bytes, write
 from dp_pipeline.ledger.state import State, StateKey, StateValue
 from dp_pipeline.ledger.view import write_state
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Behind, Place
-from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.population import WHY, account, charge, raw, release, require_refused
 
 STORES = EVERYWHERE
 
-WHY = {"reason": "a row typed into psql on 2026-11-20", "by": "ana"}
+OTHER = "'l'"
 JUNK = (
     "INSERT INTO entries SELECT {sequence}, '{event}', 'today', '{population}', {key}, "
     "NULL, '{kind}', {nano}, 'typed', '{facts}', "
@@ -30,19 +30,10 @@ JUNK = (
 ).replace("repeat0", f"'{'0' * 64}'")
 
 
-def junk(
-    event: str = "reserve",
-    *,
-    population: str = "trips",
-    nano: int = 300_000_000,
-    kind: str = "dp",
-    key: str = "'k'",
-    facts: str = "{}",
-    sequence: str = "tip + 1",
-) -> str:
+def junk(event: str = "reserve", **changes: object) -> str:
     """One row that follows the newest as far as the triggers see."""
-    words = {"event": event, "population": population, "nano": nano, "kind": kind, "key": key}
-    return JUNK.format(**words, facts=facts, sequence=sequence)
+    row = {"population": "trips", "nano": 300_000_000, "kind": "dp", "key": "'k'", "facts": "{}"}
+    return JUNK.format(event=event, **{**row, "sequence": "tip + 1", **changes})
 
 
 @pytest.fixture
@@ -68,9 +59,9 @@ def stored(ledger: Ledger) -> dict[int, str]:
 
 def test_a_strange_row_is_taken_out_charged_and_named(busy: Ledger, behind: Behind):
     behind(junk())
-    for ask in (lambda: busy.balance("trips"), lambda: release(busy, charge("b"))):
-        with pytest.raises(Damaged, match="row 4"):
-            ask()
+    require_refused(
+        Damaged, "row 4", lambda: busy.balance("trips"), lambda: release(busy, charge("b"))
+    )
     strays = named(busy)
     bytes_of = stored(busy)[4]
     tip = busy.restore(strays, **WHY)
@@ -99,7 +90,7 @@ def test_a_strange_row_is_taken_out_charged_and_named(busy: Ledger, behind: Behi
         (junk(sequence=f"{2**31 - 1}"), "0.4", 0),
         (junk("restored", nano=0, facts=json.dumps({"row": "2", "bytes": "0" * 64})), "0.1", 0),
         (junk("restored", nano=0, facts="[" * 100_000), "0.1", 0),
-        (f"{junk()}; {junk(key=chr(39) + 'l' + chr(39), nano=100_000_000)}", "0.5", 0),
+        (f"{junk()}; {junk(key=OTHER, nano=100_000_000)}", "0.5", 0),
         (f"{junk()}; INSERT INTO spends VALUES (4, 0, 'a', 'b', '1e999999999', '1')", "0.4", 0),
     ],
 )
@@ -107,10 +98,11 @@ def test_what_looks_like_a_charge_is_one_and_no_sum_gets_smaller(
     busy: Ledger, unguarded: Behind, place: Place, statement: str, spent: str, not_dp: int
 ):
     limit = "ALTER TABLE entries {} CONSTRAINT entries_nano_epsilon_check"
-    if place.url is not None and "-50" in statement:
+    is_limited = place.url is not None and "-50" in statement
+    if is_limited:
         unguarded(limit.format("DROP"))
     unguarded(statement)
-    if place.url is not None and "-50" in statement:
+    if is_limited:
         unguarded(f"{limit.format('ADD')} CHECK (nano_epsilon >= 0) NOT VALID")
     busy.restore(named(busy), **WHY)
     balance = busy.balance("trips")
@@ -183,16 +175,15 @@ def test_no_charge_that_the_head_covers_is_taken_back(busy: Ledger, unguarded: B
     strays = {number: digits for number, digits in stored(busy).items() if number >= last}
     change = f"event = 'note', kind = NULL, key = NULL, nano_epsilon = 0 WHERE sequence >= {last}"
     unguarded(f"DELETE FROM spends; UPDATE entries SET {change}")
-    for ask in (busy.verify, lambda: busy.restore(strays, **WHY)):
-        with pytest.raises(Damaged, match=f"row {last}.*the head covers it: put back a copy"):
-            ask()
+    words = f"row {last}.*the head covers it: put back a copy"
+    require_refused(Damaged, words, busy.verify, lambda: busy.restore(strays, **WHY))
     unguarded(f"DELETE FROM entries WHERE sequence >= {last}")
     with pytest.raises(Damaged, match="rows were lost, or an older copy was put back, so put back"):
         busy.restore({}, **WHY)
 
 
 def test_several_strange_rows_are_named_together(busy: Ledger, unguarded: Behind):
-    unguarded(f"{junk()}; {junk(key=chr(39) + 'l' + chr(39))}")
+    unguarded(f"{junk()}; {junk(key=OTHER)}")
     strays = named(busy)
     assert list(strays) == [4, 5]
     for part in ({}, {5: strays[5]}):
@@ -207,6 +198,9 @@ def test_a_strange_row_is_named_by_its_bytes(busy: Ledger, behind: Behind, digit
     behind(junk())
     with pytest.raises(DeclarationError, match="or more digits of its digest, as"):
         busy.restore({4: digits}, **WHY)
+    for reason in ("", "two\nlines"):
+        with pytest.raises(DeclarationError, match="reason"):
+            busy.restore(reason=reason, by="ana")
     named(busy)
 
 
@@ -220,12 +214,6 @@ def test_a_row_that_holds_is_not_taken_out(busy: Ledger, place: Place):
     busy.verify()
 
 
-@pytest.mark.parametrize("reason", ["", "two\nlines"])
-def test_nothing_is_restored_without_a_reason(busy: Ledger, reason: str):
-    with pytest.raises(DeclarationError, match="reason"):
-        busy.restore(reason=reason, by="ana")
-
-
 @pytest.mark.usefixtures("on_file")
 def test_a_charge_of_less_than_nothing_is_no_row_of_a_ledger(busy: Ledger):
     with busy._book.writing() as page:
@@ -235,16 +223,15 @@ def test_a_charge_of_less_than_nothing_is_no_row_of_a_ledger(busy: Ledger):
         busy.verify()
 
 
-def test_a_limit_that_was_removed_is_found(busy: Ledger, place: Place, unguarded: Behind):
-    if place.url is None:
-        check, none = "'CHECK (nano_epsilon >= 0)'", "'CHECK (1)'"
-        unguarded(
-            "PRAGMA writable_schema = ON; "
-            f"UPDATE sqlite_master SET sql = replace(sql, {check}, {none}); "
-            "PRAGMA writable_schema = RESET"
-        )
-    else:
-        unguarded("ALTER TABLE entries DROP CONSTRAINT entries_nano_epsilon_check")
+def test_a_limit_that_was_removed_is_found(busy: Ledger, unguarded: Behind, store: str):
+    removal = (
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master "
+        "SET sql = replace(sql, 'CHECK (nano_epsilon >= 0)', 'CHECK (1)'); "
+        "PRAGMA writable_schema = RESET"
+    )
+    if store != "sqlite":
+        removal = "ALTER TABLE entries DROP CONSTRAINT entries_nano_epsilon_check"
+    unguarded(removal)
     with pytest.raises(Damaged, match=r"limit CHECK \(nano_epsilon >= 0\) was removed"):
         busy.verify()
 
@@ -307,17 +294,13 @@ def test_triggers_that_were_removed_are_made_anew(busy: Ledger, behind: Behind, 
     assert busy.restore(**WHY) == busy.verify()
 
 
-WRITES = (("entries", "INSERT"), ("state", "INSERT"), ("state", "UPDATE"))
-
-
 def test_a_charge_that_triggers_swallow_pays_nothing(busy: Ledger, behind: Behind, store: str):
     body = "BEGIN SELECT RAISE(IGNORE); END"
     if store != "sqlite":
-        behind(
-            "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
-        )
+        function = "BEGIN RETURN NULL; END"
+        behind(f"CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS '{function}'")
         body = "FOR EACH ROW EXECUTE FUNCTION swallow()"
-    for table, event in WRITES:
+    for table, event in (("entries", "INSERT"), ("state", "INSERT"), ("state", "UPDATE")):
         behind(f"CREATE TRIGGER a_swallow_{table}_{event} BEFORE {event} ON {table} {body}")
     with pytest.raises(Damaged, match="as a foreign trigger may keep it out"):
         release(busy, charge("b"))
@@ -327,12 +310,12 @@ def test_a_charge_that_triggers_swallow_pays_nothing(busy: Ledger, behind: Behin
     assert release(busy, charge("b"), "0.1") == "new"
 
 
-def test_a_trigger_with_an_odd_name_is_taken_away(busy: Ledger, behind: Behind, place: Place):
+def test_a_trigger_with_an_odd_name_is_taken_away(busy: Ledger, behind: Behind, store: str):
     name = 'x"" ON state;DROP TABLE state CASCADE--%'
-    words = "BEGIN SELECT 1; END"
-    if place.url is not None:
+    moment, words = "INSERT", "BEGIN SELECT 1; END"
+    if store != "sqlite":
         words = "FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"
-    moment = "UPDATE" if place.url is not None else "INSERT"
+        moment = "UPDATE"
     behind(f'CREATE TRIGGER "{name}" BEFORE {moment} ON state {words}')
     busy.restore(**WHY)
     assert busy.verify().sequence == 4
