@@ -1,35 +1,28 @@
 """An account in ρ: its limit, what it takes, and what it is never mistaken for."""
 
-import hashlib
-import json
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
-from dp_pipeline.config.amounts import NANO, PURE, Currency, epsilon_of, nano_epsilon, rho_of
+from dp_pipeline.config.amounts import PURE, Currency, epsilon_of, nano_epsilon, rho_of
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow, UnbalancedSpends
-from dp_pipeline_tests.ledger.population import charge, raw, release
+from dp_pipeline_tests.ledger.population import NANO, account, charge, raw, release
 
-BILLIONTH = Fraction(1, 10**9)
-RHO = Currency(BILLIONTH)
-LIMIT = rho_of(Fraction(1), BILLIONTH)
+RHO = Currency(NANO)
+LIMIT = rho_of(Fraction(1), NANO)
 
 
-def concentrated(
-    population: str = "riders", *, ceiling: str | None = "1", **other: object
-) -> Account:
-    exact = None if ceiling is None else Fraction(ceiling)
-    declared = {"purpose": "release", "delta": BILLIONTH, **other}
-    return Account(population, "one row", "add_remove", ceiling=exact, **declared)
+def concentrated(population: str = "riders", **other: Any) -> Account:
+    return account(population, **{"delta": NANO, **other})
 
 
 def paid(
     name: object, rho: Fraction, *, population: str = "riders", currency: Currency = RHO
 ) -> Charge:
-    key = hashlib.sha256(str(name).encode()).hexdigest()
-    return Charge(key, population, "dp", nano_epsilon(rho), f"{population}/{name}", {}, currency)
+    return replace(charge(name, epsilon=str(rho), population=population), currency=currency)
 
 
 @pytest.fixture
@@ -42,18 +35,18 @@ def riders(ledger: Ledger) -> Ledger:
 def test_the_ceiling_is_the_largest_rho_within_its_epsilon(riders: Ledger):
     balance = riders.balance("riders")
     assert (balance.ceiling, balance.remaining, balance.currency) == (LIMIT, LIMIT, RHO)
-    assert epsilon_of(LIMIT, BILLIONTH) <= 1 < epsilon_of(LIMIT + Fraction(1, NANO), BILLIONTH)
+    assert epsilon_of(LIMIT, NANO) <= 1 < epsilon_of(LIMIT + NANO, NANO)
     assert riders.account("riders") == concentrated()
     assert riders.balance("trips").currency == PURE
 
 
 def test_charges_in_rho_add_up_to_the_last_nano_and_no_further(riders: Ledger):
-    half = Fraction(nano_epsilon(LIMIT) // 2, NANO)
+    half = nano_epsilon(LIMIT) // 2 * NANO
     release_rho(riders, "a", half)
     release_rho(riders, "b", LIMIT - half)
     assert riders.balance("riders").remaining == 0
     with pytest.raises(BudgetExceeded, match=r"requested ρ=0\.000000001, spent 0\.\d+, left 0,"):
-        release_rho(riders, "c", Fraction(1, NANO))
+        release_rho(riders, "c", NANO)
     riders.verify()
 
 
@@ -69,40 +62,37 @@ def test_a_pure_charge_is_settled_by_shares_that_round_up_to_it(riders: Ledger):
         with pytest.raises(UnbalancedSpends, match=r"the charge of ρ=0\.000000001, not to 0"):
             reservation.settle([])
         reservation.settle([SpendRow("cells", "discrete Laplace", rho, Fraction(10**5))])
-    assert riders.balance("riders").spent == Fraction(1, NANO)
+    assert riders.balance("riders").spent == NANO
     riders.verify()
 
 
 @pytest.mark.parametrize(
-    ("asked", "line"),
+    ("other", "line"),
     [
         (charge(population="riders"), "is in ρ at δ=1e-9, but the charge is in pure ε"),
         (
-            paid("a", Fraction("0.001"), currency=Currency(Fraction(1, 10**8))),
+            paid("a", Fraction("0.001"), currency=Currency(10 * NANO)),
             "is in ρ at δ=1e-9, but the charge is in ρ at δ=1e-8",
         ),
         (paid("a", Fraction("0.001"), population="trips"), "is in pure ε, but the charge is in ρ"),
     ],
 )
-def test_a_charge_in_another_currency_is_refused(riders: Ledger, asked: Charge, line: str):
+def test_a_charge_in_another_currency_is_refused(riders: Ledger, other: Charge, line: str):
     with pytest.raises(DeclarationError, match=line):
-        release(riders, asked)
-    assert riders.balance(asked.population).spent == 0
+        release(riders, other)
+    assert riders.balance(other.population).spent == 0
 
 
-@pytest.mark.parametrize(
-    ("other", "said"),
-    [
-        (concentrated(delta=None), "delta '1e-9', but the file declares delta 'none'"),
-        (concentrated(delta=Fraction(1, 10**8)), "delta '1e-9', but the file declares delta '1e-8"),
-    ],
-)
-def test_a_currency_is_fixed_when_the_account_opens(riders: Ledger, other: Account, said: str):
-    with pytest.raises(DeclarationError, match=f"opened with {said}"):
-        riders.open_account(other)
+def test_a_currency_is_fixed_when_the_account_opens(riders: Ledger):
+    for population, opened, delta, text in (
+        ("riders", "1e-9", None, "none"),
+        ("riders", "1e-9", 10 * NANO, "1e-8"),
+        ("trips", "none", NANO, "1e-9"),
+    ):
+        words = f"opened with delta '{opened}', but the file declares delta '{text}"
+        with pytest.raises(DeclarationError, match=words):
+            riders.open_account(concentrated(population, delta=delta))
     riders.open_account(concentrated())
-    with pytest.raises(DeclarationError, match="delta 'none', but the file declares delta '1e-9'"):
-        riders.open_account(concentrated("trips"))
 
 
 def test_the_limit_is_the_one_of_the_day_of_opening(riders: Ledger):
@@ -125,13 +115,13 @@ def test_a_benchmark_in_rho_without_a_ceiling_has_no_limit(ledger: Ledger):
     ledger.verify()
 
 
-@pytest.mark.parametrize("forged", ['"limit":"100"', '"limit":"-1"', '"delta":"1"', '"limit":"x"'])
-def test_a_limit_or_a_delta_that_was_changed_is_noticed(riders: Ledger, forged: str):
-    facts = riders.entries("riders")[0].facts
-    name = json.loads("{" + forged + "}").popitem()[0]
-    old = f'"{name}":"{facts[name]}"'
-    update = f"UPDATE entries SET facts = replace(facts, '{old}', '{forged}') WHERE sequence = 2"
-    raw(riders.folder, update, checks=False)
+@pytest.mark.parametrize(
+    ("name", "forged"), [("limit", "100"), ("limit", "-1"), ("delta", "1"), ("limit", "x")]
+)
+def test_a_limit_or_a_delta_that_was_changed_is_noticed(riders: Ledger, name: str, forged: str):
+    old = f'"{name}":"{riders.entries("riders")[0].facts[name]}"'
+    facts = f"replace(facts, '{old}', '\"{name}\":\"{forged}\"')"
+    raw(riders.folder, f"UPDATE entries SET facts = {facts} WHERE sequence = 2", checks=False)
     with pytest.raises(Damaged):
         riders.verify()
 

@@ -21,13 +21,13 @@ PUBLIC = {"dataset": "trips", "model": "grid", "epsilon": "0.1", "snapshot": "20
 
 
 @pytest.fixture
-def told(ledger: Ledger) -> Ledger:
+def exported(ledger: Ledger) -> Ledger:
     """Opened, a source claimed with a reason, two releases of which one ended, raised, retired."""
     new_charge = replace(charge("a"), facts={**PUBLIC, **SECRETS, "measuring": '{"k": "8"}'})
+    source, reason = "csv:/srv/secret/trips.csv", "riders of another city"
     ledger.open_account(account("others"))
-    ledger.claim_source("others", "csv:/srv/secret/trips.csv")
-    reason = "riders of another city"
-    ledger.claim_source("trips", "csv:/srv/secret/trips.csv", distinct_population=reason)
+    ledger.claim_source("others", source)
+    ledger.claim_source("trips", source, distinct_population=reason)
     release(ledger, new_charge, "0.04", "0.06")
     release(ledger, charge("b"))
     ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), reason="more", by="ana")
@@ -35,8 +35,8 @@ def told(ledger: Ledger) -> Ledger:
     return ledger
 
 
-def test_every_exported_event_is_one_line(told: Ledger):
-    lines = [line for line, _ in export_lines(told.entries())]
+def test_every_exported_event_is_one_line(exported: Ledger):
+    lines = [line for line, _ in export_lines(exported.entries())]
     events = [(line["population"], line["event"]) for line in lines]
     assert events == [
         ("trips", "opened"),
@@ -53,8 +53,10 @@ def test_every_exported_event_is_one_line(told: Ledger):
     assert lines[6]["snapshot"] == "trips/2026-11-21"
 
 
-def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
-    releases = [entry for entry in export_lines(told.entries()) if entry[0]["event"] == "release"]
+def test_a_release_says_what_was_asked_charged_and_drawn(exported: Ledger):
+    releases = [
+        entry for entry in export_lines(exported.entries()) if entry[0]["event"] == "release"
+    ]
     (first, spends), (second, none) = releases
     assert {name: first[name] for name in PUBLIC} == PUBLIC
     assert (first["charged"], first["total"], first["state"]) == ("0.1", "0.1", "settled")
@@ -64,22 +66,21 @@ def test_a_release_says_what_was_asked_charged_and_drawn(told: Ledger):
     assert none == []
 
 
-def test_nothing_that_belongs_to_the_steward_is_exported(told: Ledger):
-    text = json.dumps(export_lines(told.entries()))
+def test_nothing_that_belongs_to_the_steward_is_exported(exported: Ledger):
+    lines = export_lines(exported.entries())
     hidden = [*SECRETS.values(), "/srv/secret", "ana", charge("a").key[:12]]
-    hidden += [entry.hash[:12] for entry in told.entries()]
-    assert [secret for secret in hidden if secret in text] == []
+    hidden += [entry.hash[:12] for entry in exported.entries()]
+    assert [secret for secret in hidden if secret in json.dumps(lines)] == []
 
 
-def test_of_a_time_only_the_day_is_left(told: Ledger):
-    dates = {line["date"] for line, _ in export_lines(told.entries())}
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", date) for date in dates)
-    clock = told.entries()[0].time[11:19]
-    assert clock not in json.dumps(export_lines(told.entries()))
+def test_of_a_time_only_the_day_is_left(exported: Ledger):
+    lines = export_lines(exported.entries())
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\d", line["date"]) for line, _ in lines)
+    assert exported.entries()[0].time[11:19] not in json.dumps(lines)
 
 
-def test_an_interruption_is_not_exported(told: Ledger):
-    before = export_lines(told.entries())
-    release(told, charge("b"))
-    assert told.state(charge("b").key) == "interrupted"
-    assert export_lines(told.entries()) == before
+def test_an_interruption_is_not_exported(exported: Ledger):
+    before = export_lines(exported.entries())
+    release(exported, charge("b"))
+    assert exported.state(charge("b").key) == "interrupted"
+    assert export_lines(exported.entries()) == before

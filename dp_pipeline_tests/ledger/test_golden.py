@@ -9,12 +9,10 @@ import pytest
 
 from dp_pipeline.config.amounts import Currency
 from dp_pipeline.ledger import Ledger
-from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.population import NANO, WHY, account, charge, raw, release
 from dp_pipeline_tests.ledger.test_raising import in_month, monthly
 from dp_pipeline_tests.ledger.test_restoring import junk, named
 
-NANO = Fraction(1, 10**9)
-WHY = {"reason": "agreed", "by": "ana"}
 TIP = "9adfb2166380e4f552fc0b58632dcae19b89ed9e94282919ee0ff66ddbc32c24"
 STATE = "2cf9ddfe1aee7ecaff13b12a4032dbfe2d080a12a4e9d0dd0658a24ea30b1a77"
 

@@ -9,23 +9,24 @@ from pathlib import Path
 import pytest
 
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
-from dp_pipeline.ledger import Ledger, balance, journal
+from dp_pipeline.ledger import Charge, Ledger, balance, journal
 from dp_pipeline.ledger.account import Account
-from dp_pipeline_tests.ledger.population import account, charge, raw, release
+from dp_pipeline_tests.ledger.population import NANO, WHY, account, charge, raw, release
 
 TENTH = Fraction(1, 10)
-RAISE = {"reason": "second survey agreed on 2026-11-20", "by": "ana"}
 
 
 def monthly(population: str = "rides", *, ceiling: str = "1", per_month: str = "0.3") -> Account:
-    return Account(
-        population=population,
-        unit="one row",
-        relation="add_remove",
-        purpose="release",
-        ceiling=Fraction(ceiling),
-        per_month=Fraction(per_month),
-    )
+    return account(population, ceiling=ceiling, per_month=Fraction(per_month))
+
+
+def ride(name: object, epsilon: str) -> Charge:
+    return charge(name, epsilon=epsilon, population="rides")
+
+
+def raised(ledger: Ledger, total: str | None, per_month: str | None = None) -> Account:
+    total, month = (None if limit is None else Fraction(limit) for limit in (total, per_month))
+    return ledger.raise_ceiling("trips", total=total, per_month=month, **WHY)
 
 
 def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
@@ -42,7 +43,6 @@ def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
 
 
 def in_month(monkeypatch: pytest.MonkeyPatch, month: str) -> None:
-    """The clock of the ledger's rows and of its limits."""
     at(monkeypatch, f"{month}-15T12:00:00")
 
 
@@ -50,17 +50,17 @@ def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
     release(ledger, charge("a", epsilon="0.9"), "0.9")
     with pytest.raises(BudgetExceeded):
         release(ledger, charge("b", epsilon="0.2"), "0.2")
-    ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
+    raised(ledger, "2")
     assert release(ledger, charge("b", epsilon="0.2"), "0.2") == "new"
     row = next(entry for entry in ledger.entries() if entry.event == "raise")
-    assert row.facts == {"ceiling": "2", **RAISE}
+    assert row.facts == {"ceiling": "2", **WHY}
     assert ledger.account("trips") == account(ceiling="2")
     assert ledger.balance("trips").remaining == Fraction(9, 10)
     ledger.verify()
 
 
 def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
-    ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
+    raised(ledger, "2", "1")
     opened = ledger.open_account(account(ceiling="1"))
     assert (opened.ceiling, opened.per_month) == (2, 1)
     assert account(ceiling="1").difference_from(opened) == (
@@ -80,7 +80,7 @@ def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
     ],
 )
 def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fraction], said: str):
-    ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), **RAISE)
+    raised(ledger, "2", "1")
     with pytest.raises(DeclarationError, match=f"{said}: .*`dp-pipeline budget raise DATASET --"):
         ledger.open_account(replace(account(ceiling="2"), **more))
 
@@ -95,36 +95,33 @@ def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fr
     ],
 )
 def test_a_raise_that_is_none_is_refused(ledger: Ledger, total: str, per_month, words: str):
-    month = None if per_month is None else Fraction(per_month)
     with pytest.raises(DeclarationError, match=words):
-        ledger.raise_ceiling("trips", total=Fraction(total), per_month=month, **RAISE)
+        raised(ledger, total, per_month)
     assert [entry.event for entry in ledger.entries()] == ["account"]
 
 
-@pytest.mark.parametrize("reason", ["", " ", "two\nlines"])
-def test_a_raise_without_a_reason_is_refused(ledger: Ledger, reason: str):
-    with pytest.raises(DeclarationError, match="reason to raise"):
-        ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, reason=reason, by="ana")
-
-
-@pytest.mark.parametrize("total", [Fraction(2), None])
-def test_a_population_without_a_ceiling_is_not_raised(ledger: Ledger, total: Fraction | None):
+def test_a_raise_needs_a_reason_and_a_ceiling(ledger: Ledger):
+    limits = {"total": Fraction(2), "per_month": None}
+    for reason in ("", " ", "two\nlines"):
+        with pytest.raises(DeclarationError, match="reason to raise"):
+            ledger.raise_ceiling("trips", **limits, reason=reason, by="ana")
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
     for population, words in (("nobody", "no account"), ("adult", "no ceiling to raise")):
-        with pytest.raises(DeclarationError, match=words):
-            ledger.raise_ceiling(population, total=total, per_month=None, **RAISE)
+        for total in (Fraction(2), None):
+            with pytest.raises(DeclarationError, match=words):
+                ledger.raise_ceiling(population, **{**limits, "total": total}, **WHY)
 
 
 def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch):
     ledger.open_account(monthly())
     in_month(monkeypatch, "2026-11")
-    release(ledger, charge(1, epsilon="0.2", population="rides"), "0.2")
-    with pytest.raises(BudgetExceeded) as refusal:
-        release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2")
-    assert "requested ε=0.2, spent in 2026-11 0.2, left 0.1, per_month 0.3; " in str(refusal.value)
+    release(ledger, ride(1, "0.2"), "0.2")
+    words = r"requested ε=0\.2, spent in 2026-11 0\.2, left 0\.1, per_month 0\.3; "
+    with pytest.raises(BudgetExceeded, match=words):
+        release(ledger, ride(2, "0.2"), "0.2")
     assert ledger.balance("rides").month_remaining == Fraction(1, 10)
     in_month(monkeypatch, "2026-12")
-    assert release(ledger, charge(2, epsilon="0.2", population="rides"), "0.2") == "new"
+    assert release(ledger, ride(2, "0.2"), "0.2") == "new"
     assert ledger.balance("rides").month_spent == Fraction(1, 5)
     ledger.verify()
 
@@ -133,30 +130,26 @@ def test_the_ceiling_holds_however_many_months_pass(ledger: Ledger, monkeypatch)
     ledger.open_account(monthly())
     for n in range(3):
         in_month(monkeypatch, f"2027-0{n + 1}")
-        release(ledger, charge(n, epsilon="0.3", population="rides"), "0.3")
+        release(ledger, ride(n, "0.3"), "0.3")
     in_month(monkeypatch, "2027-04")
     assert ledger.balance("rides").month_remaining == Fraction(1, 10)
     with pytest.raises(BudgetExceeded, match=r"left 0\.1, ceiling 1"):
-        release(ledger, charge("last", epsilon="0.3", population="rides"), "0.3")
+        release(ledger, ride("last", "0.3"), "0.3")
 
 
 def test_a_month_beyond_its_limit_is_found_by_the_audit(ledger: Ledger, monkeypatch):
     ledger.open_account(monthly())
     for n in range(2):
         in_month(monkeypatch, f"2027-0{n + 1}")
-        release(ledger, charge(n, epsilon="0.2", population="rides"), "0.2")
-    second = "(SELECT max(sequence) - 1 FROM entries)"
-    forge(
-        ledger,
-        "UPDATE entries SET time = '2027-01-20T00:00:00.000000+00:00' WHERE event = 'reserve' "
-        f"AND sequence = {second}",
-    )
+        release(ledger, ride(n, "0.2"), "0.2")
+    second = "event = 'reserve' AND sequence = (SELECT max(sequence) - 1 FROM entries)"
+    forge(ledger, f"UPDATE entries SET time = '2027-01-20T00:00:00.000000+00:00' WHERE {second}")
     with pytest.raises(Damaged, match=r"exceeds the ceiling 0.3 of 2027-01"):
         ledger.verify()
 
 
 def test_a_lowered_ceiling_is_found_by_the_audit(ledger: Ledger):
-    ledger.raise_ceiling("trips", total=Fraction(2), per_month=None, **RAISE)
+    raised(ledger, "2")
     forge(ledger, "UPDATE entries SET facts = '{\"ceiling\": \"0.5\"}' WHERE event = 'raise'")
     with pytest.raises(Damaged, match="it lowers the ceiling of trips"):
         ledger.verify()
@@ -170,21 +163,16 @@ def forge(ledger: Ledger, statement: str) -> None:
 
 
 def test_limits_in_rho_are_kept_as_they_were_converted(ledger: Ledger):
-    opened = replace(
-        monthly("rho", ceiling="4", per_month="1"),
-        delta=Fraction(1, 10**9),
-        limit=None,
-        month_limit=Fraction(1, 1000),
-    )
+    in_rho = {"delta": NANO, "limit": None, "month_limit": Fraction(1, 1000)}
+    opened = replace(monthly("rho", ceiling="4", per_month="1"), **in_rho)
     ledger.open_account(opened)
     stored_account = ledger.account("rho")
-    assert stored_account is not None
     assert (stored_account.limit, stored_account.month_limit) == (opened.limit, Fraction(1, 1000))
-    raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **RAISE)
-    assert raised.limit == opened.currency.amount_of(Fraction(5))
+    higher = ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **WHY)
+    assert higher.limit == opened.currency.amount_of(Fraction(5))
     assert ledger.balance("rho").per_month == Fraction(1, 1000)
-    raised = ledger.raise_ceiling("rho", total=Fraction(5), per_month=None, **RAISE)
-    assert (ledger.account("rho"), ledger.balance("rho").per_month) == (raised, None)
+    higher = ledger.raise_ceiling("rho", total=Fraction(5), per_month=None, **WHY)
+    assert (ledger.account("rho"), ledger.balance("rho").per_month) == (higher, None)
     ledger.verify()
 
 
@@ -236,7 +224,7 @@ def test_a_clock_put_back_over_a_months_end_frees_no_month(tmp_path, monkeypatch
     ledger.verify()
 
 
-def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(tmp_path, monkeypatch):
+def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(tmp_path: Path, monkeypatch):
     """A clock that was once far ahead: its month is the ledger's until it comes."""
     at(monkeypatch, "2036-01-01T00:00:00")
     ledger = monthly_trips(tmp_path)
@@ -244,7 +232,6 @@ def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(tmp_path, monkey
     at(monkeypatch, "2026-12-01T00:00:00")
     with pytest.raises(BudgetExceeded, match=r"spent in 2036-01 0.1"):
         release(ledger, charge("b"), "0.1")
-    raised = {"reason": "the clock was wrong", "by": "ana"}
-    ledger.raise_ceiling("trips", total=Fraction(5), per_month=2 * TENTH, **raised)
+    raised(ledger, "5", "0.2")
     assert release(ledger, charge("b"), "0.1") == "new"
     ledger.verify()
