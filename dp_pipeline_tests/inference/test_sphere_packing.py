@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.inference.kmeans import pack_spheres, uniform_places
+from dp_pipeline_tests.inference.test_seeding import BOX
 
-BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
 SQUARE = (Coordinate(-1.0, 1.0), Coordinate(-1.0, 1.0))
 
 

@@ -10,8 +10,7 @@ from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.inference import kmeans
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.results.clusters import Synopsis
-
-BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0))
+from dp_pipeline_tests.inference.test_seeding import BOX
 
 
 def synopsis_of(weights: list[float], cells: int = 4) -> Synopsis:

@@ -26,23 +26,6 @@ steps = st.lists(
 )
 
 
-class Model:
-    """What is reserved, what became of it, and nothing else."""
-
-    def __init__(self) -> None:
-        self.state: dict[tuple[str, str, int], str] = {}
-
-    def spent(self, population: str) -> int:
-        return sum(charge(epsilon=k[1]).nano_epsilon for k in self.state if k[0] == population)
-
-    def answer(self, name: tuple[str, str, int]) -> str:
-        if name in self.state:
-            return {"settled": "settled", "dead": "DeadRelease"}.get(self.state[name], "resumed")
-        new_charge = charge(epsilon=name[1]).nano_epsilon
-        fits = self.spent(name[0]) + new_charge <= Fraction(CEILINGS[name[0]]) * 10**9
-        return "new" if fits else "BudgetExceeded"
-
-
 def step(ledger: Ledger, name: tuple[str, str, int], end: str) -> str:
     population, epsilon, _ = name
     try:
@@ -61,25 +44,39 @@ def step(ledger: Ledger, name: tuple[str, str, int], end: str) -> str:
         return type(error).__name__
 
 
+Name = tuple[str, str, int]
+
+
+def answer(states: dict[Name, str], name: Name) -> str:
+    """What the model answers, of which state every release is in."""
+    if name in states:
+        return {"settled": "settled", "dead": "DeadRelease"}.get(states[name], "resumed")
+    total = charge(epsilon=name[1]).nano_epsilon + spent(states, name[0])
+    return "new" if total <= Fraction(CEILINGS[name[0]]) * 10**9 else "BudgetExceeded"
+
+
+def spent(states: dict[Name, str], population: str) -> int:
+    return sum(charge(epsilon=n[1]).nano_epsilon for n in states if n[0] == population)
+
+
 @settings(max_examples=25)
 @given(steps)
-def test_every_answer_and_every_balance_is_that_of_the_model(plan: list[tuple[str, str, int, str]]):
-    model = Model()
+def test_every_answer_and_every_balance_is_that_of_the_model(plan: list):
+    states: dict[Name, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder))
         for population, ceiling in CEILINGS.items():
             ledger.open_account(account(population, ceiling=ceiling))
         for *parts, end in plan:
-            name = (parts[0], parts[1], parts[2])
-            expected = model.answer(name)
+            name = tuple(parts)
+            expected = answer(states, name)
             assert step(ledger, name, end) == expected
             if expected in ("new", "resumed"):
                 unfinished = {"new": "reserved", "resumed": "interrupted"}[expected]
-                model.state[name] = {"settle": "settled", "die": "dead"}.get(end, unfinished)
-            if name in model.state:
-                assert ledger.state(charge(name).key) == model.state[name]
+                states[name] = {"settle": "settled", "die": "dead"}.get(end, unfinished)
+            assert ledger.state(charge(name).key) == states.get(name)
         for population in CEILINGS:
-            assert ledger.balance(population).spent == Fraction(model.spent(population), 10**9)
-            free = [name for name in model.state if name[:2] == (population, "0")]
+            assert ledger.balance(population).spent == Fraction(spent(states, population), 10**9)
+            free = [name for name in states if name[:2] == (population, "0")]
             assert ledger.balance(population).not_dp == len(free)
         ledger.verify()

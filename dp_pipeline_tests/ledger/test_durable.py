@@ -37,9 +37,7 @@ def test_a_commit_is_on_the_disk(ledger: Ledger, store: str):
             assert page.connection.exec_driver_sql(f"PRAGMA {name}").scalar() == value
 
 
-def test_the_head_is_synced_before_a_release_is_drawn(
-    ledger: Ledger, place: Place, synced: list[str]
-):
+def test_the_head_is_synced_before_a_release_is_drawn(ledger: Ledger, place: Place, synced):
     with ledger.reserve(charge()):
         before, after = synced[-2:]
         assert Path(before).name.startswith(".ledger.head.")

@@ -36,7 +36,7 @@ def test_a_changed_column_is_found(written: Ledger, table: str, column: str):
     row = ANOTHER_ROW.get(column, ROW[table]) if table == "entries" else ROW[table]
     value = f"{column} + 7" if column in NUMBERS else f"{column} || '0'"
     change(written, f"UPDATE {table} SET {column} = {value} WHERE {row}")
-    require_refused(PipelineError, r"^((?!trigger).)*$", written.verify)
+    require_refused(PipelineError, r"^((?!trigger).)*$", written.verify)  # Not by a trigger.
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from functools import partial
@@ -95,7 +94,7 @@ def create_and_open(_: int, place: Place) -> None:
     place().open_account(account())
 
 
-def test_killed_while_creating_the_next_one_succeeds(folder: Path, places: Callable[[Path], Place]):
+def test_killed_while_creating_the_next_one_succeeds(folder: Path, places):
     moments = random.Random(8)
     for n in range(12):
         place = places(folder / str(n))
@@ -132,9 +131,7 @@ def open_and_read(pipe: int, place: Place) -> None:
     say(pipe, ledger.key("trips").hex())
 
 
-def test_processes_that_create_the_same_ledger_agree_on_it(
-    folder: Path, places: Callable[[Path], Place]
-):
+def test_processes_that_create_the_same_ledger_agree_on_it(folder: Path, places):
     for n in range(5):
         place = places(folder / str(n))
         children = [Child(open_and_read, place) for _ in range(6)]

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 
+import psycopg2
 import pytest
 
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
@@ -14,7 +15,7 @@ from dp_pipeline.ledger import postgres as module
 from dp_pipeline.ledger.head import Draft
 from dp_pipeline.ledger.postgres import PostgresStore
 from dp_pipeline.releases.home import Home, find_home
-from dp_pipeline_tests.ledger.places import Place
+from dp_pipeline_tests.ledger.places import Behind, Place
 from dp_pipeline_tests.ledger.population import (
     WHY,
     Child,
@@ -33,35 +34,11 @@ pytestmark = pytest.mark.chain
 STORES = ("postgresql",)
 
 
-class Raw:
-    """SQL behind the ledger's back."""
-
-    def __init__(self, server: PostgresServer, place: Place) -> None:
-        self.server, self.url = server, place.url
-
-    def __call__(self, *statements: str, checks: bool = True) -> None:
-        drops = [
-            f"DROP TRIGGER {name} ON {table}"
-            for name, table in self.server.execute(
-                "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
-                "WHERE NOT tgisinternal AND relnamespace = current_schema()::regnamespace",
-                url=self.url,
-            )
-        ]
-        for statement in [*([] if checks else drops), *statements]:
-            self.server.execute(statement, url=self.url)
-
-    def end_connections(self) -> None:
-        """What a restart of the server, or a firewall, does to whoever is connected."""
-        self.server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'dp-pipeline ledger'"
-        )
-
-
-@pytest.fixture
-def raw(postgres_server: PostgresServer, place: Place) -> Raw:
-    return Raw(postgres_server, place)
+def end_connections(server: PostgresServer) -> None:
+    """What a restart of the server, or a firewall, does to whoever is connected."""
+    name = "dp-pipeline ledger"
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+    server.execute(f"{query}'{name}'")
 
 
 @pytest.mark.parametrize(
@@ -76,30 +53,30 @@ def raw(postgres_server: PostgresServer, place: Place) -> Raw:
         "FOR EACH ROW WHEN (OLD.entry < 0) EXECUTE FUNCTION spends_not_deleted()",
     ],
 )
-def test_a_trigger_that_was_weakened_is_found(busy: Ledger, raw: Raw, statement: str):
-    raw(statement)
+def test_a_trigger_that_was_weakened_is_found(busy: Ledger, behind: Behind, statement: str):
+    behind(statement)
     with pytest.raises(Damaged, match=r"trigger spends_not_deleted was (removed|changed)"):
         busy.verify()
 
 
-def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, raw: Raw):
-    raw("DROP TABLE spends CASCADE")
+def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, behind: Behind):
+    behind("DROP TABLE spends CASCADE")
     with pytest.raises(Damaged, match=r"is damaged: .*spends.* put back a copy with all rows"):
         busy.verify()
-    raw("DROP TABLE entries, state CASCADE")
+    behind("DROP TABLE entries, state CASCADE")
     queries = (busy.populations, place().populations, lambda: place().open_account(account()))
     words = r"database of ledger .* has no tables|holds no ledger"
     require_refused(Damaged, words, *queries)
 
 
-def test_another_database_is_not_a_ledger(place: Place, raw: Raw):
-    raw("CREATE TABLE entries (sequence INTEGER)")
+def test_another_database_is_not_a_ledger(place: Place, behind: Behind):
+    behind("CREATE TABLE entries (sequence INTEGER)")
     with pytest.raises(Damaged, match="holds no ledger"):
         place().populations()
 
 
-def test_another_format_is_refused(busy: Ledger, raw: Raw):
-    raw("COMMENT ON TABLE entries IS 'dp_pipeline ledger, format 2'")
+def test_another_format_is_refused(busy: Ledger, behind: Behind):
+    behind("COMMENT ON TABLE entries IS 'dp_pipeline ledger, format 2'")
     with pytest.raises(PipelineError, match=r"has format 2, but this program reads format 1: use"):
         busy.balance("trips")
 
@@ -144,9 +121,9 @@ def test_a_home_with_a_server_is_not_pointed_at_a_file(place: Place):
     assert not list(place.folder.rglob("*.sqlite"))
 
 
-def test_a_lost_lock_ends_the_reservation(busy: Ledger, raw: Raw):
+def test_a_lost_lock_ends_the_reservation(busy: Ledger, postgres_server):
     with busy.reserve(charge("c")) as reservation:
-        raw.end_connections()
+        end_connections(postgres_server)
         with pytest.raises(ReservationOver, match="as the connection broke: run again"):
             reservation.settle(spends("0.1"))
     assert busy.state(charge("c").key) == "reserved"
@@ -179,12 +156,12 @@ def test_a_crash_of_the_server_costs_no_second_charge(busy: Ledger, postgres_ser
     busy.verify()
 
 
-def test_a_connection_lost_before_the_commit_leaves_nothing(busy: Ledger, raw: Raw):
+def test_a_connection_lost_before_the_commit_leaves_nothing(busy: Ledger, postgres_server):
     before = busy.entries()
     cut = pytest.raises(PipelineError, match="ledger postgresql://127")
     with cut as refusal, busy._book.writing() as page:
         page.append(Draft.of(charge("c"), "reserve", nano_epsilon=10**8))
-        raw.end_connections()
+        end_connections(postgres_server)
     assert "\n" not in str(refusal.value)
     assert busy.entries() == before
     assert release(busy, charge("c"), "0.1") == "new"
@@ -317,40 +294,38 @@ def test_the_schema_of_another_ledger_is_another_place(place: Place, postgres_se
 
 
 @pytest.fixture
-def forgotten(busy: Ledger, raw: Raw) -> Ledger:
+def forgotten(busy: Ledger, behind: Behind) -> Ledger:
     """The settled row of c is in the table, and missing in the index of ends."""
     ready = "UPDATE pg_index SET indisready = {} WHERE indexrelid = 'one_end_per_key'::regclass"
-    raw(ready.format("false"))
+    behind(ready.format("false"))
     release(busy, charge("c"), "0.1")
-    raw(ready.format("true"))
+    behind(ready.format("true"))
     return busy
 
 
-def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledger, raw: Raw):
+def test_an_index_that_lacks_a_row_loses_no_outcome_and_is_named(forgotten: Ledger, behind: Behind):
     key = charge("c").key
     queries = (lambda: forgotten.state(key), lambda: release(forgotten, charge("c"), "0.1"))
     require_refused(Damaged, "The indexes of the ledger disagree about the release", *queries)
     with pytest.raises(Damaged, match=r"index one_end_per_key of ledger .* does not"):
         forgotten.verify()
-    raw("REINDEX INDEX one_end_per_key")
+    behind("REINDEX INDEX one_end_per_key")
     assert forgotten.state(key) == "settled"
     forgotten.verify()
 
 
-def test_amcheck_is_called_where_it_is_installed(forgotten: Ledger, raw: Raw, monkeypatch):
-    from dp_pipeline.ledger import postgres
-
-    monkeypatch.setattr(postgres, "_rows", lambda *_: [])
+def test_amcheck_is_called_where_it_is_installed(forgotten: Ledger, behind: Behind, monkeypatch):
+    monkeypatch.setattr(module, "_rows", lambda *_: [])
     forgotten.verify()
-    raw("CREATE EXTENSION amcheck")
+    behind("CREATE EXTENSION amcheck")
     try:
         with pytest.raises(PipelineError, match="lacks matching index tuple"):
             forgotten.verify()
     finally:
-        raw("DROP EXTENSION amcheck")
+        behind("DROP EXTENSION amcheck")
 
 
-def writer_of(place: Place, raw: Raw) -> str:
+def writer_of(place: Place, behind: Behind) -> str:
     """Give a role the rights that the page says; return its URL."""
     url = str(place.url)
     schema = url.rpartition("%3D")[2]
@@ -360,15 +335,11 @@ def writer_of(place: Place, raw: Raw) -> str:
         f"GRANT SELECT, INSERT ON entries, spends TO writer_{schema}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON state TO writer_{schema}",
     ):
-        raw(statement)
+        behind(statement)
     return f"postgresql://writer_{schema}:w@{url.rpartition('@')[2]}"
 
 
-def test_a_writers_own_tables_open_no_guard(
-    busy: Ledger, place: Place, postgres_server: PostgresServer, raw: Raw
-):
-    import psycopg2
-
+def test_a_writers_own_tables_open_no_guard(busy: Ledger, place, postgres_server, behind: Behind):
     schema = str(place.url).rpartition("%3D")[2]
     statement = (
         "CREATE TEMP TABLE entries (sequence int); CREATE TEMP TABLE state AS TABLE "
@@ -376,20 +347,18 @@ def test_a_writers_own_tables_open_no_guard(
         f"DELETE FROM {schema}.state WHERE kind = 'source'"
     )
     with pytest.raises(psycopg2.IntegrityError, match="append-only"):
-        postgres_server.execute(statement, url=writer_of(place, raw))
+        postgres_server.execute(statement, url=writer_of(place, behind))
     busy.verify()
 
 
 def test_a_writer_needs_no_more_rights_than_the_page_says(
-    busy: Ledger, place: Place, postgres_server: PostgresServer, raw: Raw
+    busy: Ledger, place: Place, postgres_server: PostgresServer, behind: Behind
 ):
-    import psycopg2
-
-    theirs = writer_of(place, raw)
+    theirs = writer_of(place, behind)
     ledger = Place(place.folder, theirs)()
     assert release(ledger, charge("c"), "0.1") == "new"
     assert ledger.verify() == busy.verify()
-    raw(junk())
+    behind(junk())
     with pytest.raises(PipelineError, match="must be owner of"):
         ledger.restore(named(ledger), **WHY)
     for statement in ("DROP TRIGGER state_not_deleted ON state", "DELETE FROM entries"):

@@ -200,7 +200,6 @@ def test_the_total_of_a_bundle_is_that_of_its_measured_tables():
     sums = bundle.tables["measured"], bundle.tables["cells"]
     total = NoisyTotal.of_tables(bundle.tables, bundle.spends, distance=1)
     assert sums[0]["cells"].sum() == len(sums[1]["noisy_count"])
-    assert total is not None
     assert abs(total.rows - 5_000) < 4 * total.deviation
     without = {name: item for name, item in bundle.tables.items() if name != "cells"}
     assert NoisyTotal.of_tables(without, bundle.spends, distance=1) is None
@@ -233,7 +232,6 @@ def test_the_deviation_of_a_total_is_not_below_that_of_its_noise(model: str, row
     for seed in range(40):
         spec, bundle = released_table(population, model, "0.2", seed=seed, k="3")
         total = NoisyTotal.of_tables(bundle.tables, bundle.spends, distance=spec.distance)
-        assert total is not None
         off.append((total.rows - rows) / total.deviation)
     below = np.minimum(off, 0.0) if model == "htree_kmeans" else np.array(off)
     assert float(np.mean(below**2)) < 2

@@ -75,11 +75,9 @@ METRICS = ("nicv", "nicv_ratio", "nicv_floor", "f_label", "ari_label", "f_kmeans
 def test_a_summary_has_at_most_five_columns_and_one_line_a_model():
     rows = [exact(m, e, 1.0, metric) for m in "abc" for e in (HALF, ONE) for metric in METRICS]
     summary = SummaryTable.of(rows, {})
-    assert summary is not None
     assert summary.head == ("model", "NICV ratio", "NICV", "F (label)", "ARI (label)")
     assert [line[0] for line in summary.body] == ["a", "b", "c"]
     text = summary_over_epsilon(rows, {})
-    assert text is not None
     caption, nothing, *lines = text.splitlines()
     assert (caption, nothing) == ("Every model at ε = 1, the best first", "")
     assert {line.count("|") - 1 for line in lines} == {5}
@@ -89,7 +87,6 @@ def test_summary_has_the_best_model_first():
     rows = [exact("a", HALF, 1.0), exact("a", ONE, 3.0), exact("b", ONE, 2.0)]
     rows += [exact("c", ONE, math.nan), bought("d", ONE, 2.5, 0.1)]
     summary = SummaryTable.of(rows, {})
-    assert summary is not None
     assert summary.caption == "Every model at ε = 1, the best first"
     assert [line[0] for line in summary.body] == ["b", "d", "a", "c"]
     assert summary.body[1][1] == "2.50 ± 0.14"
@@ -99,7 +96,6 @@ def test_models_with_other_metrics_come_last():
     rows = [exact("table", ONE, 0.1, metric="avd_2")]
     rows += [exact(name, ONE, value, metric="f_label") for name, value in (("x", 0.2), ("y", 0.9))]
     summary = SummaryTable.of(rows, {})
-    assert summary is not None
     assert summary.body == (("y", "0.900", "–"), ("x", "0.200", "–"), ("table", "–", "0.100"))
 
 

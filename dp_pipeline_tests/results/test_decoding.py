@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ SEX = Attribute("sex", "Sex", "drop", cells=Levels(("f", "m")))
 WORK = Attribute("work", "Work", "drop", cells=Levels(("paid", "none")), nullable=True)
 
 
-def numeric(name: str, *edges: float, column: str = "", **fields: bool) -> Attribute:
+def numeric(name: str, *edges: float, column: str = "", **fields: Any) -> Attribute:
     box = Coordinate(edges[0], edges[-1])
     return Attribute(name, column or name, "clip", coordinate=box, cells=Bins(edges), **fields)
 

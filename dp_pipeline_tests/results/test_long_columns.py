@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import Bins, Coordinate, Levels
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.export import arrow_tables
 from dp_pipeline.export.arrow_tables import read_parquet, write_parquet
 from dp_pipeline.export.tables import has_missing, read_table, types_of, write_table
@@ -22,26 +22,22 @@ from dp_pipeline.results import clusters, derived_attribute, synthetic_table
 from dp_pipeline.results.bundle import table_digest
 from dp_pipeline.results.clusters import Columns, LongColumns
 from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
+from dp_pipeline_tests.results.test_decoding import numeric
 
 
 def level(name: str, *levels: str, **fields: Any) -> Attribute:
     return Attribute(name, name, "drop", cells=Levels(levels), **fields)
 
 
-def number(name: str, *edges: float, column: str = "", **fields: Any) -> Attribute:
-    box = Coordinate(edges[0], edges[-1])
-    return Attribute(name, column or name, "clip", box, Bins(edges), **fields)
-
-
 FORM = Domain(
     (
         level("sex", "f", "m", nullable=True),
         level("town", "", "Ål", "Wien"),
-        number("height", 0.0, 1.0, 9.0, column="h", nullable=True),
-        number("age", 0.0, 30.0, 90.0, is_integer=True, nullable=True),
-        number("shoe", 0.0, 30.0, 50.0, is_integer=True),
-        number("born", 0.0, 3.0, 9.0, clock=Clock("date"), nullable=True),
-        number("weight", 0.0, 1.0, 9.0),
+        numeric("height", 0.0, 1.0, 9.0, column="h", nullable=True),
+        numeric("age", 0.0, 30.0, 90.0, is_integer=True, nullable=True),
+        numeric("shoe", 0.0, 30.0, 50.0, is_integer=True),
+        numeric("born", 0.0, 3.0, 9.0, clock=Clock("date"), nullable=True),
+        numeric("weight", 0.0, 1.0, 9.0),
     )
 )
 EVERY_MODULE = (clusters, synthetic_table, arrow_tables)
