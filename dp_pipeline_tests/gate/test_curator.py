@@ -245,16 +245,12 @@ def ask_clusters(curator: Curator, rules: list[NearestCentre], *, salt: int = 0)
     return curator.measure_clusters(rules, sizes_epsilon=ONE / 2, totals_epsilon=ONE / 2, salt=salt)
 
 
-def expand_root(
-    curator: Curator, tree: BitTree, *, bits: int = 1, shares: int = 9, epsilon: Fraction = ONE
-) -> object:
+def expand_root(curator, tree, *, bits=1, shares=9, epsilon=ONE) -> object:
     session = curator.open_tree(tree, epsilon=epsilon)
     return session.expand(ROOT, bits=bits, shares=np.array([shares]))
 
 
-def chosen(
-    curator: Curator, among: tuple[tuple[str, ...], ...], penalties: dict[tuple[str, ...], int]
-) -> object:
+def chosen(curator, among, penalties) -> object:
     session = curator.open_scores(dict.fromkeys(PAIRS, Independence()))
     return session.choose("edge", among, amount=ONE, penalties=penalties)
 
@@ -669,9 +665,7 @@ def budgets(draw: st.DrawFn) -> list[Fraction]:
 @pytest.mark.parametrize("kind", QUESTIONS)
 @settings(max_examples=5)
 @given(shares=budgets(), data=st.data())
-def test_the_noise_scales_prove_the_spent_epsilon(
-    kind: str, shares: list[Fraction], data: st.DataObject
-) -> None:
+def test_the_noise_scales_prove_the_spent_epsilon(kind, shares, data):
     noise = RecordingNoise(ForcedNoise(2))
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, distance=2, noise=noise)
     for share in shares:

@@ -38,9 +38,7 @@ ALL = "{x: {bounds: discover, bins: {quantiles: 4}}, word: {levels: discover}}"
 PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"
 
 
-def spec_of(
-    folder: Path, attributes: str, cost: str, *, relation: str = "add_remove", person: bool = False
-) -> DatasetSpec:
+def spec_of(folder, attributes, cost, *, relation="add_remove", person=False) -> DatasetSpec:
     protection = PERSON if person else "{unit: one_row}"
     more = f"discover: {cost}\nrelation: {relation}"
     return written_spec(folder, attributes, protection=protection, more=more)
@@ -60,9 +58,7 @@ def accountant_of(spec: DatasetSpec) -> Accountant:
     return Accountant(spec.discover.epsilon, delta=spec.discover.delta or Fraction(0))
 
 
-def run(
-    spec: DatasetSpec, rows: Sequence[Row] | None, noise=None, transcript: Transcript | None = None
-) -> DiscoveredDomain:
+def run(spec, rows, noise=None, transcript=None) -> DiscoveredDomain:
     counter = None if rows is None else counter_of(spec, rows)
     accountant = accountant_of(spec)
     noise = SeededNoise(1) if noise is None else noise
@@ -270,9 +266,7 @@ TOWN: list[Row] = crowd([0.5, 3.0, 12.5, -7.0], times=2)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_no_person_makes_answers_likelier_by_more_than_epsilon(
-    tmp_path: Path, relation: str
-) -> None:
+def test_no_person_makes_answers_likelier_by_more_than_epsilon(tmp_path, relation):
     spec = spec_of(tmp_path, NUMBERS, "{epsilon: 1}", relation=relation, person=True)
     largest = 0.0
     for seed, places in product(range(12), ((0.5, 0.5), (3.0, -7.0), (1e9, float("nan")))):

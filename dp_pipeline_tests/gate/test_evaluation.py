@@ -84,9 +84,7 @@ class Remembering(LoopCounter):
 
 
 @pytest.mark.parametrize("label", [None, "colour"])
-def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(
-    label: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(label, monkeypatch):
     # The deviation of 400 draws is known to within 6 %: four times that is passed by chance
     # once in 10,000. Without the noise of the rows the statement would be too small by half.
     monkeypatch.setattr(quality, "redraw_error", lambda *_, **__: 0.0)
@@ -162,9 +160,7 @@ def test_projection_halves_the_error_of_clipping_cells_at_zero() -> None:
     ],
     ids=["three", "one far off", "one", "two at one place", "three at two places"],
 )
-def test_without_a_synopsis_rows_are_clipped_at_the_widest_gap(
-    centres: np.ndarray, most: float
-) -> None:
+def test_without_a_synopsis_rows_are_clipped_at_the_widest_gap(centres, most):
     clusters = Clusters(("x", "y"), centres)
     bought = private_quality(curator_over(TEN_PEOPLE), clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(exact_nicv(TEN_PEOPLE, centres, most), abs=1e-4)

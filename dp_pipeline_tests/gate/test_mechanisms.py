@@ -45,9 +45,7 @@ epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 
 @settings(max_examples=50)
 @given(distance=reaches, epsilon=epsilons, before=epsilons)
-def test_the_scale_is_the_exact_rational(
-    distance: int, epsilon: Fraction, before: Fraction
-) -> None:
+def test_the_scale_is_the_exact_rational(distance, epsilon, before):
     noise, one, drawn_at = RecordingNoise(ForcedNoise(1)), np.array([1]), distance / before * 2
     measure(one, l1=distance, epsilon=epsilon, noise=noise)
     choose(one, linf=distance, epsilon=epsilon, noise=noise)
@@ -196,9 +194,7 @@ def test_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction) -> 
 
 @pytest.mark.parametrize(("l2_squared", "kept"), [(5, True), (4, False)])
 @pytest.mark.parametrize("rho", [Fraction(1, 50), Fraction(1, 2), Fraction(3)])
-def test_a_gaussian_measure_costs_its_rho_exactly(
-    l2_squared: int, kept: bool, rho: Fraction
-) -> None:
+def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, kept, rho):
     sigma2 = float(gaussian_variance(l2_squared=l2_squared, rho=rho))
     exact, neighbour = (4, 4), (6, 3)
     support = np.arange(-2000, 2000)
@@ -257,9 +253,7 @@ def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount,
 
 @by_mechanism
 @pytest.mark.parametrize("price", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
-def test_a_price_that_is_not_a_positive_fraction_is_refused(
-    mechanism, reach, amount, price
-) -> None:
+def test_a_price_that_is_not_a_positive_fraction_is_refused(mechanism, reach, amount, price):
     with pytest.raises(BoundaryViolation, match=f"{amount} must be a positive Fraction"):
         mechanism(np.array([1]), **{reach: 1, amount: price}, noise=RecordingNoise(ForcedNoise(1)))
 

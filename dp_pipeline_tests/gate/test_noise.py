@@ -94,9 +94,7 @@ ABOVE, BELOW = Fraction(7, 3) + Fraction(1, 10**30), Fraction(1, 2) - Fraction(1
     ],
     ids=str,
 )
-def test_sizes_of_many_digits_give_the_same_distribution(
-    kind: str, size: Fraction, nearly: Fraction
-) -> None:
+def test_sizes_of_many_digits_give_the_same_distribution(kind, size, nearly):
     assert fit(draws(SeededNoise(3), 40_000, size, kind), nearly, CDFS[kind]) > ALARM
 
 
@@ -238,9 +236,7 @@ def added(source: NoiseSource, kind: str, counts: NDArray[np.int64], size: Fract
 @by_kind
 @by_source
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3, 4)], ids=str)
-def test_noise_keeps_the_shape_and_its_input(
-    source: NoiseSource, kind: str, shape: tuple[int, ...]
-) -> None:
+def test_noise_keeps_the_shape_and_its_input(source, kind, shape):
     counts = np.full(shape, 1000)
     noisy = added(source, kind, counts, Fraction(3))
     assert noisy.shape == shape
@@ -264,9 +260,7 @@ def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource, kind:
     power=st.sampled_from([Fraction(1, 3), Fraction(10), Fraction(2**40), Fraction(2**55)]),
     seed=st.integers(0, 10),
 )
-def test_sums_saturate_at_the_ends_of_int64_and_never_wrap(
-    kind: str, counts: list[int], power: Fraction, seed: int
-) -> None:
+def test_sums_saturate_at_the_ends_of_int64_and_never_wrap(kind, counts, power, seed):
     size = power if kind == "discrete_laplace" else power**2
     noise = added(SeededNoise(seed), kind, np.zeros(len(counts), np.int64), size)
     noisy = added(SeededNoise(seed), kind, np.array(counts, np.int64), size)
@@ -318,9 +312,7 @@ REFUSED = [
 
 @by_source
 @pytest.mark.parametrize(("kind", "size", "name"), REFUSED)
-def test_a_size_of_noise_is_refused_by_its_public_value(
-    source: NoiseSource, kind: str, size: Fraction, name: str
-) -> None:
+def test_a_size_of_noise_is_refused_by_its_public_value(source, kind, size, name):
     for counts in (np.array([4321]), np.array([]).astype(int)):
         if counts.size or kind in ADDED:
             with pytest.raises(BoundaryViolation, match=name) as refusal:
@@ -362,9 +354,7 @@ def test_opendp_gets_the_smallest_float_above_the_scale(scale: Fraction) -> None
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10**400), Fraction(1, 3), Fraction(7, 3)], ids=str)
-def test_opendp_is_handed_no_less_noise_than_was_paid_for(
-    scale: Fraction, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opendp_is_handed_no_less_noise_than_was_paid_for(scale, monkeypatch):
     from opendp import measurements
 
     handed: list[float] = []
@@ -405,9 +395,7 @@ def test_opendp_is_handed_no_less_than_the_variance(sigma2: Fraction) -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_opendp_features_are_left_as_they_were(
-    before: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_opendp_features_are_left_as_they_were(before, monkeypatch):
     from opendp import mod
 
     monkeypatch.setattr(mod, "GLOBAL_FEATURES", {"contrib"} if before else set())
@@ -498,9 +486,7 @@ def test_a_seed_is_a_whole_number_from_0(seed: int) -> None:
 
 
 @pytest.mark.parametrize("ask", ["discrete_laplace", "discrete_gaussian"])
-def test_many_counts_are_answered_by_the_exact_sampler(
-    ask: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_counts_are_answered_by_the_exact_sampler(ask, monkeypatch):
     asked: list[tuple[int, Fraction]] = []
 
     def exact(self: ExactNoise, counts: IntArray, scale: Fraction) -> IntArray:  # noqa: ARG001

@@ -162,9 +162,7 @@ def exact_loss(units: Sequence[Unit], unit: Unit, question: Question, order: str
 
 @pytest.mark.parametrize("name", QUESTIONS)
 @given(units=units, unit=one_unit, order=orders)
-def test_a_unit_more_costs_at_most_what_was_paid(
-    name: str, units: list[Unit], unit: Unit, order: str
-) -> None:
+def test_a_unit_more_costs_at_most_what_was_paid(name, units, unit, order):
     assert exact_loss(units, unit, QUESTIONS[name], order) <= HALF
 
 

@@ -52,9 +52,7 @@ def table_of(rows: tuple[Row, ...], *names: str) -> SyntheticTable:
 SOME = table_of((*TEN_PEOPLE[2:9], *TEN_PEOPLE[4:6]))
 
 
-def bought(
-    curator: Curator, epsilon: Fraction, *, table: SyntheticTable = SOME
-) -> dict[str, NoisyNumber]:
+def bought(curator, epsilon, *, table=SOME) -> dict[str, NoisyNumber]:
     return private_quality(curator, table, epsilon=epsilon, targets=TARGETS)
 
 
@@ -304,9 +302,7 @@ BOUGHT = {
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("people", AWKWARD)
 @pytest.mark.parametrize("kind", BOUGHT)
-def test_scales_of_quality_prove_its_epsilon_for_any_rows(
-    kind: str, people: str, distance: int, epsilon: Fraction
-) -> None:
+def test_scales_of_quality_prove_its_epsilon_for_any_rows(kind, people, distance, epsilon):
     noise = RecordingNoise()
     curator = curator_over(AWKWARD[people], epsilon=epsilon, distance=distance, noise=noise)
     numbers = BOUGHT[kind](curator, epsilon)

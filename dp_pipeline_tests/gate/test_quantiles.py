@@ -46,9 +46,7 @@ def test_three_steps_of_a_tenth_are_three_tenths(tmp_path: Path) -> None:
         pytest.param(0.05, 10_000, 3, id="boxes of many units and rows"),
     ],
 )
-def test_a_box_is_divided_while_it_is_wide_and_heavy(
-    tmp_path: Path, unit: float, answer: int, steps: int
-) -> None:
+def test_a_box_is_divided_while_it_is_wide_and_heavy(tmp_path, unit, answer, steps):
     noise = RecordingNoise(Same(1, answer))
     run(spec_of(tmp_path, quantiles(unit), "{epsilon: 1}"), [], noise)
     sizes = [draw.exact.shape for draw in noise.draws if draw.mechanism == LAPLACE]

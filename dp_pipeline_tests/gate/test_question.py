@@ -32,9 +32,7 @@ def test_every_kind_of_question_has_its_golden_identity() -> None:
     assert list(golden_questions()) == FILE.read_text(encoding="utf-8").splitlines(), ADVICE
 
 
-def test_a_reworded_question_gets_the_answer_that_was_paid_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_reworded_question_gets_the_answer_that_was_paid_for(monkeypatch):
     transcript = Transcript()
     asked = curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
     monkeypatch.setattr(table_curator, "_words", lambda names: f"how many {' × '.join(names)}")

@@ -90,9 +90,7 @@ def test_recoded_rows_are_recoded_again() -> None:
 
 @by_recoding
 @pytest.mark.parametrize("currency", [Currency(), Currency(Fraction(1, 10**9))], ids=["ε", "ρ"])
-def test_both_curators_pay_from_one_budget_for_one_transcript(
-    currency: Currency, recoding: Recoding
-) -> None:
+def test_both_curators_pay_from_one_budget_for_one_transcript(currency, recoding):
     transcript = Transcript()
     curator = curator_over(
         TEN_PEOPLE, epsilon=ONE, distance=3, transcript=transcript, currency=currency
@@ -196,9 +194,7 @@ REFUSED += [("with_attributes", bad) for bad in BAD_ATTRIBUTES.values()]
 
 @pytest.mark.parametrize(("method", "recoding"), REFUSED, ids=[*BAD_GROUPS, *BAD_ATTRIBUTES])
 @pytest.mark.parametrize("rows", [(), TEN_PEOPLE], ids=["no rows", "ten people"])
-def test_a_wrong_recoding_is_refused_whatever_the_rows(
-    method: str, recoding: Recoding, rows: tuple[Row, ...]
-) -> None:
+def test_a_wrong_recoding_is_refused_whatever_the_rows(method, recoding, rows):
     curator = curator_over(rows)
     with pytest.raises(BoundaryViolation, match=r"must|needs") as refusal:
         getattr(curator, method)(recoding)
@@ -294,9 +290,7 @@ def test_an_engine_that_recodes_wrongly_is_caught(kind: type[LoopCounter], recod
 
 @settings(max_examples=30)
 @given(groups=groupings(), rows=people, names=st.permutations(TOWN.discrete))
-def test_every_row_is_in_one_cell_of_every_table_over_groups(
-    groups: dict[str, Grouping], rows: list[Row], names: list[str]
-) -> None:
+def test_every_row_is_in_one_cell_of_every_table_over_groups(groups, rows, names):
     coarse = curator_over(rows).grouped(groups)
     table = coarse.measure(tuple(names), epsilon=SILENT).table
     assert table.shape == coarse.domain.shape(tuple(names))

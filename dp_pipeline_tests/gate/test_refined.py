@@ -69,16 +69,12 @@ def given(source: NoiseSource, z: int, scale: Fraction, finer: Fraction, times: 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
 @pytest.mark.parametrize(("scale", "finer"), SCALES)
 @pytest.mark.parametrize("z", [0, 1, -1, 5, -12])
-def test_remaining_noise_has_its_conditional_distribution(
-    source: NoiseSource, scale: Fraction, finer: Fraction, z: int
-) -> None:
+def test_remaining_noise_has_its_conditional_distribution(source, scale, finer, z):
     assert probability_of(given(source, z, scale, finer, 20_000), z, scale, finer) > ALARM
 
 
 @pytest.mark.parametrize(("scale", "finer"), SCALES)
-def test_refined_noise_is_discrete_laplace_over_all_first_draws(
-    scale: Fraction, finer: Fraction
-) -> None:
+def test_refined_noise_is_discrete_laplace_over_all_first_draws(scale, finer):
     counts, source = np.full(60_000, 7), SeededNoise(2)
     first = source.discrete_laplace(counts, scale)
     second = source.refined_laplace(counts, first, scale, finer)
@@ -226,9 +222,7 @@ def test_a_pure_answer_of_a_release_in_rho_is_not_refined() -> None:
 
 @pytest.mark.parametrize("paid", [Fraction(3, 10), Fraction(1, 2)], ids=str)
 @pytest.mark.parametrize("many_cells", [1, 1 << 15])
-def test_refining_starts_from_the_scale_that_was_drawn(
-    paid: Fraction, many_cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refining_starts_from_the_scale_that_was_drawn(paid, many_cells, monkeypatch):
     """OpenDP draws at a float: 10/3 is none. Another source refines, and knows it from the
     transcript alone.
     """
@@ -310,9 +304,7 @@ def test_a_refined_question_names_the_answer_that_it_refines() -> None:
         (7, ONE * 99 / 100, "must be at least that of the first answer"),
     ],
 )
-def test_noise_that_is_not_what_was_paid_for_is_not_refined(
-    first: int, scale: Fraction, words: str
-) -> None:
+def test_noise_that_is_not_what_was_paid_for_is_not_refined(first, scale, words):
     with pytest.raises(BoundaryViolation, match=words):
         refine(
             np.array([1]),

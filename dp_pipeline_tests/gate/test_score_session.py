@@ -26,7 +26,7 @@ from dp_pipeline.gate.selection import MAX_SCORE, ScoreSession
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, PAIRS, moved
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter, Row
+from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
 FLAT = {pair: DependenceScore(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
 """A pair's gap from nothing is the number of rows: one person moves every score by one row."""
@@ -35,9 +35,7 @@ MIXED: dict[tuple[str, ...], Score] = {**FLAT, PAIRS[1]: Independence()}
 FIFTH = SILENT / 5
 
 
-def session_over(
-    rows: tuple[Row, ...] = TEN_PEOPLE, scores: dict[tuple[str, ...], Score] | None = None
-) -> ScoreSession:
+def session_over(rows=TEN_PEOPLE, scores=None) -> ScoreSession:
     """A session without noise to speak of."""
     return curator_over(rows).open_scores(FLAT if scores is None else scores)
 

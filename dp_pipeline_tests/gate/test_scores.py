@@ -19,7 +19,6 @@ from dp_pipeline.gate.scores import (
     Independence,
     MutualInformation,
     Purity,
-    Score,
 )
 
 Table = NDArray[np.int64]
@@ -169,9 +168,7 @@ def small_tables(shape: tuple[int, int], most: int) -> list[Table]:
 
 
 @pytest.mark.parametrize(("shape", "most"), [((1, 1), 9), ((2, 2), 4), ((2, 3), 2)])
-def test_all_small_tables_and_all_added_rows_stay_within_linf(
-    shape: tuple[int, int], most: int
-) -> None:
+def test_all_small_tables_and_all_added_rows_stay_within_linf(shape, most):
     gap = DependenceScore.of_product(
         3.7, np.full(shape[0], 1 / shape[0]), np.full(shape[1], 1 / shape[1])
     )
@@ -295,9 +292,7 @@ OF_BINARY = lambda rows: MutualInformation(rows, binary=True)  # noqa: E731
         ((2, 1), lambda _: FScore()),
     ],
 )
-def test_replaced_rows_of_small_tables_stay_within_linf(
-    shape: tuple[int, ...], score_of: Callable[[int], Score], rows: int
-) -> None:
+def test_replaced_rows_of_small_tables_stay_within_linf(shape, score_of, rows):
     score = score_of(rows if shape != (3, 3) else rows // 2)
     for table in with_so_many_rows(shape, rows if shape != (3, 3) else rows // 2):
         for other in replaced(table):
@@ -338,9 +333,7 @@ def test_mutual_information_pays_for_every_rounding(binary: bool, rows: int) -> 
 
 
 @given(table=tables, moves=st.tuples(cells, cells), seed=st.integers(0, 99))
-def test_one_replaced_row_of_a_large_table_stays_within_linf(
-    table: Table, moves: tuple[int, int], seed: int
-) -> None:
+def test_one_replaced_row_of_a_large_table_stays_within_linf(table, moves, seed):
     gone, come = moves
     many = np.random.default_rng(seed).integers(0, 2**20, 8).reshape(2, 4)
     for counts in (table % 2**20, many):

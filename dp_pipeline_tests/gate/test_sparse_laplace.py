@@ -87,9 +87,7 @@ def test_marks_on_occupied_cells_that_count_are_caught(monkeypatch: pytest.Monke
     assert p_value(drawing(1)) < ALARM
 
 
-def test_as_many_marks_as_empty_cells_would_have_are_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_as_many_marks_as_empty_cells_would_have_are_caught(monkeypatch):
     # The number is of all cells: drawn for the empty ones alone, half of the marks are lost.
     number = sparse_sampler.threshold_binomial
     monkeypatch.setattr(

@@ -17,11 +17,10 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import trees
-from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.noise import MAX_SCALE, SeededNoise, float_at_least
 from dp_pipeline.gate.trees import SplitSession, decay, split_scale
-from dp_pipeline.results.accountant import Spend, biased_splits_name
+from dp_pipeline.results.accountant import biased_splits_name
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.gate.distributions import ALARM, log_probability_of_splits
@@ -160,9 +159,7 @@ def test_the_decay_is_large_enough_at_every_magnitude(fan: int, scale: Fraction)
     distance=st.integers(1, 10**6),
     epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=10**6),
 )
-def test_the_scale_is_what_the_accountant_asks_for(
-    fan: int, distance: int, epsilon: Fraction
-) -> None:
+def test_the_scale_is_what_the_accountant_asks_for(fan, distance, epsilon):
     curator = curator_over(NOBODY, epsilon=epsilon, distance=distance)
     curator.open_splits(TREE, bits=fan.bit_length() - 1, epsilon=epsilon)
     (spend,) = curator.accountant.spends
@@ -222,9 +219,7 @@ def grown(session: SplitSession, *, bits: int, tree: BitTree = TREE) -> list[boo
     return answers
 
 
-def log_likelihood(
-    rows: object, *, bits: int, distance: int, epsilon: Fraction, noise: Forced
-) -> tuple[list[bool], float]:
+def log_likelihood(rows, *, bits, distance, epsilon, noise) -> tuple[list[bool], float]:
     """Forced bits, and the log-probability with which the rows would have given them."""
     recorder = RecordingNoise(noise)
     curator = curator_over(rows, epsilon=epsilon, distance=distance, noise=recorder)
@@ -233,9 +228,7 @@ def log_likelihood(
     return answers, log_probability_of_splits(biased, answers, recorder.draws[0].scale)
 
 
-def lost(
-    here: object, there: object, *, bits: int, distance: int, epsilon: Fraction, **forced: float
-) -> float:
+def lost(here, there, *, bits, distance, epsilon, **forced) -> float:
     """How much the log-probability of the same bits differs, as a part of ε."""
     loss = [
         log_likelihood(rows, bits=bits, distance=distance, epsilon=epsilon, noise=Forced(**forced))
@@ -252,9 +245,7 @@ ROUNDING = 1e-9
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
 @pytest.mark.parametrize("distance", [1, 3])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(1, 2), Fraction(10)], ids=str)
-def test_joining_a_crowd_in_one_place_costs_at_most_epsilon(
-    bits: int, distance: int, epsilon: Fraction
-) -> None:
+def test_joining_a_crowd_in_one_place_costs_at_most_epsilon(bits, distance, epsilon):
     delta = decay(
         fan=1 << bits, scale=split_scale(fan=1 << bits, distance=distance, epsilon=epsilon)
     )
@@ -297,9 +288,7 @@ def test_the_scale_of_a_single_count_is_caught(monkeypatch: pytest.MonkeyPatch) 
     factor = Fraction(7, 3)
     drawn = SplitSession.__init__
 
-    def cheaper(
-        session: SplitSession, tree: BitTree, spend: Spend, *given: QueryExecutor, bits: int
-    ):
+    def cheaper(session, tree, spend, *given, bits):
         drawn(session, tree, replace(spend, scale=spend.scale / factor), *given, bits=bits)
 
     monkeypatch.setattr(SplitSession, "__init__", cheaper)

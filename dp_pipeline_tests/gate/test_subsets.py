@@ -31,9 +31,7 @@ def lattice() -> list[np.ndarray]:
 
 @fuzz
 @given(places=rows_of_places, salt=salts, subsets=st.integers(1, 1000))
-def test_subsets_follow_a_hash_in_python_integers(
-    places: list[tuple[int, ...]], salt: int, subsets: int
-) -> None:
+def test_subsets_follow_a_hash_in_python_integers(places, salt, subsets):
     expected = [loops.subset(place, salt, subsets) for place in places]
     assert subset_of(columns_of(places), salt, subsets).tolist() == expected
 
@@ -51,9 +49,7 @@ def test_the_hash_is_the_published_one(place: tuple[int, ...], expected: int) ->
 
 @fuzz
 @given(places=rows_of_places, salt=salts)
-def test_a_row_keeps_its_subset_whatever_rows_are_around_it(
-    places: list[tuple[int, ...]], salt: int
-) -> None:
+def test_a_row_keeps_its_subset_whatever_rows_are_around_it(places, salt):
     whole = subset_of(columns_of(places), salt, 1000).tolist()
     for index in range(len(places)):
         rest = places[:index] + places[index + 1 :]

@@ -34,9 +34,7 @@ Person = frozenset[str]
 ONE = Fraction(1)
 
 
-def rule_of(
-    *, rows: int = 1, persons: int = 1, epsilon: Fraction = ONE, delta: Fraction = ONE / 50
-) -> TextRule:
+def rule_of(*, rows=1, persons=1, epsilon=ONE, delta=ONE / 50) -> TextRule:
     return text_rule("t", rows=rows, persons=persons, epsilon=epsilon, delta=delta, most=9)
 
 
@@ -125,9 +123,7 @@ CASES = [(1, 1), (1, 2), (2, 1), (3, 1), (2, 2)]
 
 @pytest.mark.parametrize("mechanism", [TRUNCATED_TEXTS, GAUSSIAN_TEXTS])
 @pytest.mark.parametrize(("rows", "persons"), CASES)
-def test_no_two_neighbours_fail_with_more_than_delta(
-    mechanism: str, rows: int, persons: int
-) -> None:
+def test_no_two_neighbours_fail_with_more_than_delta(mechanism, rows, persons):
     rule = kind_of(mechanism, rows=rows, persons=persons, delta=ONE / 20)
     assert largest_mass(rule, rows, persons) <= float(rule.spend.delta) * (1 + 1e-9)
 

@@ -80,9 +80,7 @@ def _pairs(nodes: Prefixes) -> list[tuple[int, int]]:
     return list(zip(nodes.depths.tolist(), nodes.bits.tolist(), strict=True))
 
 
-def grown(
-    growth: Growth, rows: Sequence[Row], *, distance: int = 1, epsilon: Fraction = ONE
-) -> list[Draw]:
+def grown(growth, rows, *, distance=1, epsilon=ONE) -> list[Draw]:
     """What was drawn for a tree over these rows, with the same answers for all populations."""
     noise = RecordingNoise(ForcedNoise(1))
     curator = curator_over(tuple(rows), epsilon=epsilon, distance=distance, noise=noise)
@@ -141,27 +139,19 @@ def test_a_person_anywhere_in_a_tree_uses_exactly_epsilon(seed: int) -> None:
     epsilon=st.fractions(min_value=Fraction(1, 10**6), max_value=100),
     where=st.lists(st.sampled_from(PLACES), min_size=1, max_size=4),
 )
-def test_a_person_with_many_rows_uses_exactly_epsilon(
-    seed: int, epsilon: Fraction, where: list[Row]
-) -> None:
+def test_a_person_with_many_rows_uses_exactly_epsilon(seed, epsilon, where):
     assert loss(Honest(seed), where, distance=len(where), epsilon=epsilon) == epsilon
 
 
-def forgets_to_subtract(
-    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
-) -> None:
+def forgets_to_subtract(session, places, nodes, bits, shares):
     TREE_ADVANCE(session, places, nodes, bits, np.zeros_like(shares))
 
 
-def gives_children_what_the_root_had(
-    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
-) -> None:
+def gives_children_what_the_root_had(session, places, nodes, bits, shares):
     TREE_ADVANCE(session, places, nodes, bits, shares - (SHARES if bits else 0))
 
 
-def keeps_the_parents(
-    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
-) -> None:
+def keeps_the_parents(session, places, nodes, bits, shares):
     keys, left = session._keys[places], session._left[places]
     TREE_ADVANCE(session, places, nodes, bits, shares)
     if bits:
@@ -171,9 +161,7 @@ def keeps_the_parents(
         session._left = np.concatenate([session._left, left])[order]
 
 
-def subtracts_the_mean(
-    session: TreeSession, places: IntArray, nodes: Prefixes, bits: int, shares: IntArray
-) -> None:
+def subtracts_the_mean(session, places, nodes, bits, shares):
     TREE_ADVANCE(session, places, nodes, bits, np.full_like(shares, shares.mean()))
 
 
@@ -217,9 +205,7 @@ def test_a_greedy_model_gets_no_more_than_epsilon() -> None:
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
-def test_a_session_that_loses_count_is_caught(
-    mutant: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_that_loses_count_is_caught(mutant, monkeypatch):
     monkeypatch.setattr(TreeSession, "_advance", mutant)
     assert greediest() > 1
 

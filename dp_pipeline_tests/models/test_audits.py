@@ -32,7 +32,7 @@ from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.auditing import ALPHA, Experiment, certified_epsilon
 from dp_pipeline_tests.models.mutants import UnpaidLevels
-from dp_pipeline_tests.populations import NOBODY, ONE_PERSON, TEN_PEOPLE, TOWN, Row
+from dp_pipeline_tests.populations import NOBODY, ONE_PERSON, TEN_PEOPLE, TOWN
 
 RUNS = 20_000
 ROUND_RUNS = 3000
@@ -133,9 +133,7 @@ UNSOUND: Mapping[str, Experiment] = {
 }
 
 
-def certified(
-    experiment: Experiment, person: tuple[Row, ...] = ONE_PERSON, *, runs: int = RUNS
-) -> float:
+def certified(experiment, person=ONE_PERSON, *, runs=RUNS) -> float:
     """A lower bound on what one person costs."""
     alone, nobody = (
         experiment.runs(rows, many=runs, seed=seed) for rows, seed in ((person, 1), (NOBODY, 2))

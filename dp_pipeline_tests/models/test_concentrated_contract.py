@@ -14,7 +14,6 @@ from dp_pipeline.config.errors import Damaged, OtherQuestion
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
 from dp_pipeline.models.base import Model
-from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import (
     check_budget,
@@ -23,7 +22,7 @@ from dp_pipeline_tests.models.contract import (
     fuzz_loss,
     run,
 )
-from dp_pipeline_tests.models.mutants import WrongFit, broken, half_the_noise, own_reach, unpaid
+from dp_pipeline_tests.models.mutants import broken, half_the_noise, own_reach, unpaid
 from dp_pipeline_tests.populations import AWKWARD
 
 ONE = Fraction(1)
@@ -68,9 +67,7 @@ class AsksEverything(Model):
         return _uniform((rows, *tables), curator.domain, rng)
 
 
-def _uniform(
-    measured: tuple[NoisyMarginal, ...], domain: Domain, rng: np.random.Generator
-) -> SyntheticTable:
+def _uniform(measured, domain, rng) -> SyntheticTable:
     names = domain.discrete
     cliques = tuple((name,) for name in names)
     codes = rng.integers(0, domain.shape(names), (5, len(names)))
@@ -84,26 +81,20 @@ MODEL = AsksEverything()
 @every_delta
 @every_distance
 @pytest.mark.parametrize("epsilon", [Fraction("0.1"), ONE, Fraction("2.5")], ids=str)
-def test_the_scales_drawn_prove_what_is_claimed(
-    delta: Fraction | None, distance: int, epsilon: Fraction
-) -> None:
+def test_the_scales_drawn_prove_what_is_claimed(delta, distance, epsilon):
     check_budget(MODEL, epsilon=epsilon, distance=distance, delta=delta)
 
 
 @every_delta
 @pytest.mark.parametrize("people_in", AWKWARD)
-def test_the_recorded_answers_give_the_same_bytes_over_anybody(
-    delta: Fraction | None, people_in: str
-) -> None:
+def test_the_recorded_answers_give_the_same_bytes_over_anybody(delta, people_in):
     check_replay(MODEL, elsewhere=[AWKWARD[people_in]], delta=delta)
     check_valid(MODEL, run(MODEL, AWKWARD[people_in], delta=delta).released)
 
 
 @every_delta
 @every_distance
-def test_along_any_answers_a_person_costs_at_most_the_claim(
-    delta: Fraction | None, distance: int
-) -> None:
+def test_along_any_answers_a_person_costs_at_most_the_claim(delta, distance):
     fuzz_loss(MODEL, distance=distance, delta=delta, examples=12)
 
 
@@ -137,8 +128,6 @@ def check_everything(model: object, *, delta: Fraction | None, distance: int = 1
     ("wrong", "distance"),
     [(half_the_noise, 1), (own_reach, 3), (unpaid_scores, 1), (exact_scores, 1)],
 )
-def test_a_model_that_breaks_its_promise_is_caught(
-    wrong: WrongFit, distance: int, delta: Fraction | None
-) -> None:
+def test_a_model_that_breaks_its_promise_is_caught(wrong, distance, delta):
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
         check_everything(broken(AsksEverything, wrong)(), delta=delta, distance=distance)

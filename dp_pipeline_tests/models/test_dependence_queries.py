@@ -20,15 +20,7 @@ SIZES = (4, 7, 3, 12, 5)
 both_currencies = pytest.mark.parametrize("delta", [None, DELTA], ids=["epsilon", "rho"])
 
 
-def asking(
-    codes: np.ndarray,
-    epsilon: str,
-    *,
-    seed: int = 0,
-    delta: Fraction | None = None,
-    sizes: tuple[int, ...] = SIZES,
-    workload: str = "",
-) -> DependenceQueries:
+def asking(codes, epsilon, *, seed=0, delta=None, sizes=SIZES, workload="") -> DependenceQueries:
     """After one-way marginals for a fifth of the amount."""
     domain, currency = domain_of(sizes), Currency(delta)
     curator = curator_over(
@@ -66,9 +58,7 @@ def every_combination(often: int) -> np.ndarray:
 @pytest.mark.chain
 @both_currencies
 @pytest.mark.parametrize(("often", "epsilon", "groups"), [(1, "0.1", 12), (90, "0.02", 5)])
-def test_the_floor_of_a_score_is_foreseen(
-    delta: Fraction | None, often: int, epsilon: str, groups: int
-) -> None:
+def test_the_floor_of_a_score_is_foreseen(delta, often, epsilon, groups):
     # 40 times ten pairs: their mean is off by less than 4 % and a false alarm less likely than
     # 10⁻⁶; shares without negative ones have a little less noise than what was measured.
     codes, seen, foreseen, levels = every_combination(often), [], [], []

@@ -1,6 +1,5 @@
 """dp_kjig: the bits that say most, nothing unpaid, and classes that keep both claims."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -29,9 +28,7 @@ LARGE = Fraction(10**4)
 OF_SMOKES = DpKjig(label=("smokes",), bits=3)
 
 
-def fitted(
-    model: DpKjig, domain: Domain, codes: Sequence[Sequence[int]], *, epsilon: Fraction = LARGE
-) -> tuple[ClassTable, Accountant]:
+def fitted(model, domain, codes, *, epsilon=LARGE) -> tuple[ClassTable, Accountant]:
     curator = curator_over(
         counter_of(domain, np.array(codes, dtype=np.int64).reshape(-1, len(domain.names))),
         epsilon=epsilon,
@@ -139,9 +136,7 @@ def test_the_scales_drawn_prove_epsilon_and_nobody_loses_more(score: str, distan
 class UnpaidBits(DpKjig):
     """Chooses past the accountant, and counts with all of ε."""
 
-    def _choose_bits(
-        self, curator: Curator, epsilon: Fraction
-    ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
+    def _choose_bits(self, curator, epsilon) -> tuple[tuple[DeclaredBit, ...], Fraction]:
         kept, _ = super()._choose_bits(unpaid(curator), epsilon)
         return kept, epsilon
 
@@ -149,9 +144,7 @@ class UnpaidBits(DpKjig):
 class BitsOfExactScores(DpKjig):
     """The best bit as the rows have it."""
 
-    def _choose_bits(
-        self, curator: Curator, epsilon: Fraction
-    ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
+    def _choose_bits(self, curator, epsilon) -> tuple[tuple[DeclaredBit, ...], Fraction]:
         (exact,) = curator._executor.counter.count([("smokes", "colour")])
         best = int(np.argmax(exact.open_at_the_gate()[1]))
         return (DeclaredBit(f"colour={best}", "colour", (best,)),), epsilon
@@ -321,8 +314,6 @@ def test_what_does_not_fit_the_declaration_is_refused(name: str) -> None:
         (OF_X0, [2, 2040, 9], "bits, but its attributes have"),
     ],
 )
-def test_too_little_to_ask_and_too_much_to_count_are_refused(
-    model: DpKjig, sizes: list[int], why: str
-) -> None:
+def test_too_little_to_ask_and_too_much_to_count_are_refused(model, sizes, why):
     with pytest.raises(DeclarationError, match=why):
         model.check(domain_of(sizes))

@@ -28,15 +28,7 @@ WEAK, STRONG = 12, 600
 """People at whom an ε of 1 is weak and strong for two centres."""
 
 
-def fitted(
-    d: int,
-    people: int = STRONG,
-    *,
-    model: HTreeKMeans = MODEL,
-    epsilon: Fraction = Fraction(1),
-    transcript: Transcript | None = None,
-    seed: int = 7,
-) -> Run:
+def fitted(d, people=STRONG, *, model=MODEL, epsilon=Fraction(1), transcript=None, seed=7) -> Run:
     domain = space(d)
     counter = in_memory(two_groups(domain, people), domain)
     return run(model, counter, epsilon=epsilon, transcript=transcript, seed=seed, domain=domain)

@@ -235,9 +235,7 @@ def test_a_row_stays_in_its_subset_over_the_rounds() -> None:
     ],
     ids=["dp_kmeans_pp", "hybrid_kmeans", "oept_kmeans"],
 )
-def test_a_noisy_grid_comes_first_and_the_rounds_share_the_rest(
-    model: Model, grid: Fraction, cells: int, rounds: int
-) -> None:
+def test_a_noisy_grid_comes_first_and_the_rounds_share_the_rest(model, grid, cells, rounds):
     done = run(model)
     assert shapes_of(done) == [(cells, cells), *[(1, 3), (1, 3, 2)] * rounds]
     assert done.spends[0].epsilon == grid
@@ -262,9 +260,7 @@ def test_only_the_hybrid_keeps_its_grid() -> None:
         (1, 1e6, 10_000, 2),
     ],
 )
-def test_rounds_are_planned_by_the_published_formula(
-    rows: int, epsilon: float, k: int, rounds: int
-) -> None:
+def test_rounds_are_planned_by_the_published_formula(rows, epsilon, k, rounds):
     assert planned_rounds(rows, epsilon, k=k, dimensions=2) == rounds
 
 

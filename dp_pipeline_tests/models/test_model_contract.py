@@ -70,9 +70,7 @@ def test_a_model_is_frozen_and_has_a_summary_and_a_proof(name: str) -> None:
 
 @every_case
 @every_strength
-def test_the_scales_drawn_prove_the_epsilon_that_was_asked(
-    case: str, epsilon: Fraction, rows_reached: int
-) -> None:
+def test_the_scales_drawn_prove_the_epsilon_that_was_asked(case, epsilon, rows_reached):
     done = check_budget(CASES[case], epsilon=epsilon, distance=rows_reached)
     # The accountant agrees that all is spent.
     assert all(type(spend.epsilon) is Fraction for spend in done.spends)
@@ -124,9 +122,7 @@ def test_a_model_whose_answers_lose_more_than_epsilon_is_caught(name: str) -> No
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in BOUNDED])
 @every_strength
-def test_a_person_counted_every_time_uses_all_of_epsilon(
-    case: str, epsilon: Fraction, rows_reached: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_person_counted_every_time_uses_all_of_epsilon(case, epsilon, rows_reached, monkeypatch):
     # Not one share of ε is spent on noise that protects nobody. On a corner of the box a person
     # moves totals of coordinates by as much as anybody can. A tree of large answers alone would
     # grow to its cap.
@@ -146,9 +142,7 @@ def test_a_person_counted_every_time_uses_all_of_epsilon(
 
 @every_case
 @every_strength
-def test_answers_replayed_over_nobody_give_the_same_bytes(
-    case: str, epsilon: Fraction, rows_reached: int
-) -> None:
+def test_answers_replayed_over_nobody_give_the_same_bytes(case, epsilon, rows_reached):
     check_replay(CASES[case], epsilon=epsilon, distance=rows_reached)
 
 

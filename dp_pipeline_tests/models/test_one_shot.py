@@ -33,16 +33,7 @@ Sizes = Sequence[int]
 both_currencies = pytest.mark.parametrize("delta", [None, DELTA], ids=["epsilon", "rho"])
 
 
-def made(
-    sizes: Sizes,
-    rows: int,
-    epsilon: str,
-    *,
-    delta: Fraction | None = None,
-    model: OneShot | None = None,
-    codes: np.ndarray | None = None,
-    nullable: bool = False,
-) -> Run:
+def made(sizes, rows, epsilon, *, delta=None, model=None, codes=None, nullable=False) -> Run:
     """A valid release of so many dependent rows, or of these."""
     domain, model = domain_of(sizes, nullable=nullable), model or OneShot()
     counter = counter_of(domain, dependent_rows(sizes, rows) if codes is None else codes)
@@ -79,9 +70,7 @@ def hold_every_pair(tables: Sequence[tuple[str, ...]], sizes: Sizes) -> bool:
 
 @both_currencies
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE, MANY], ids=["small", "bits", "wide", "many"])
-def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(
-    sizes: Sizes, delta: Fraction | None
-) -> None:
+def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(sizes, delta):
     done = made(sizes, 3000, "0.005", delta=delta, model=OneShot(clique_cells=BITS_CAP))
     assert questions(done) == ["number"]
     assert hold_each_attribute_once(tables_of(done), sizes)
@@ -122,14 +111,7 @@ def test_tables_are_chosen_by_scores_and_earlier_one_ways(delta: Fraction | None
     assert set(table_of(done).groupings) == {f"x{at}" for at in range(8)}
 
 
-def planned(
-    sizes: Sizes,
-    epsilon: str,
-    *,
-    rows: float = 3000.0,
-    delta: Fraction | None = None,
-    distance: int = 1,
-) -> Planning:
+def planned(sizes, epsilon, *, rows=3000.0, delta=None, distance=1) -> Planning:
     currency = Currency(delta)
     names = {f"x{at}": size for at, size in enumerate(sizes)}
     rate = NoiseRate(delta is not None, distance)
@@ -144,9 +126,7 @@ def planned(
     delta=st.sampled_from([None, DELTA]),
     distance=st.integers(1, 5),
 )
-def test_a_plan_leaves_most_for_the_tables(
-    sizes: list[int], rows: float, epsilon: str, delta: Fraction | None, distance: int
-) -> None:
+def test_a_plan_leaves_most_for_the_tables(sizes, rows, epsilon, delta, distance):
     planning = planned(sizes, epsilon, rows=rows, delta=delta, distance=distance)
     assert np.isfinite(planning.errors).all()
     for plan in planning.plans:
@@ -157,9 +137,7 @@ def test_a_plan_leaves_most_for_the_tables(
 @pytest.mark.chain
 @both_currencies
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE], ids=["small", "bits", "wide"])
-def test_a_larger_reach_is_planned_with_like_fewer_rows(
-    sizes: Sizes, delta: Fraction | None
-) -> None:
+def test_a_larger_reach_is_planned_with_like_fewer_rows(sizes, delta):
     for epsilon in ("0.05", "0.5", "5", "50"):
         one = planned(sizes, epsilon, rows=1000.0, delta=delta)
         seven = planned(sizes, epsilon, rows=7000.0, distance=7, delta=delta)
@@ -202,9 +180,7 @@ def test_likelihoods_are_of_the_noise_that_was_drawn() -> None:
 
 @both_currencies
 @pytest.mark.parametrize(("mean", "is_covered"), [(0.0, False), (0.9, True)])
-def test_all_pairs_are_measured_where_they_depend(
-    mean: float, is_covered: bool, delta: Fraction | None
-) -> None:
+def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
     rng = np.random.default_rng(3)
     one = rng.integers(0, 2, (9000, 1))
     follows = rng.random((9000, 24)) < mean
@@ -218,9 +194,7 @@ def test_all_pairs_are_measured_where_they_depend(
 @both_currencies
 @pytest.mark.parametrize("epsilon", ["0.01", "1", "8"])
 @pytest.mark.parametrize("sizes", [BITS, MANY[:9], SMALL])
-def test_a_level_that_no_row_needs_changes_no_plan(
-    sizes: Sizes, epsilon: str, delta: Fraction | None
-) -> None:
+def test_a_level_that_no_row_needs_changes_no_plan(sizes, epsilon, delta):
     """Of one attribute at most noise is taken for missing values: with other seeds of two in one
     release of 25.
     """
@@ -262,9 +236,7 @@ CAPS = {
 )
 @pytest.mark.parametrize("nullable", [False, True])
 @pytest.mark.parametrize("case", CAPS)
-def test_cliques_keep_to_the_cap_and_cells_to_the_plan(
-    case: str, nullable: bool, quality: str, delta: Fraction | None
-) -> None:
+def test_cliques_keep_to_the_cap_and_cells_to_the_plan(case, nullable, quality, delta):
     sizes, cap = CAPS[case]
     model = OneShot(clique_cells=cap, quality=quality)
     domain = domain_of(sizes, nullable=nullable)
@@ -285,9 +257,7 @@ def test_cliques_keep_to_the_cap_and_cells_to_the_plan(
     cap=st.sampled_from([16, 100, 5000]),
     concentrated=st.booleans(),
 )
-def test_views_by_either_noise_are_as_said_before(
-    sizes: list[int], cap: int, concentrated: bool
-) -> None:
+def test_views_by_either_noise_are_as_said_before(sizes, cap, concentrated):
     names = {f"x{at}": size for at, size in enumerate(sizes)}
     planning = Planning(names, 1.0, Fraction(1), NoiseRate(concentrated, 3), cap)
     if not planning.pairs or not planning.is_coverable:
@@ -334,9 +304,7 @@ ADULT = (16, 7, 16, 16, 16, 7, 14, 6, 5, 2, 8, 15, 16, 41, 2)
         pytest.param((5,), DELTA, False, id="one column"),
     ],
 )
-def test_one_fit_is_pure_where_that_has_less_noise(
-    sizes: Sizes, delta: Fraction, is_pure: bool
-) -> None:
+def test_one_fit_is_pure_where_that_has_less_noise(sizes, delta, is_pure):
     model, domain = OneShot(), domain_of(sizes)
     for epsilon in map(Fraction, ("0.05", "1", "3")):
         alone = guarantee_at(model, epsilon, delta, domain=domain, is_alone=True)

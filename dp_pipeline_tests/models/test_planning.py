@@ -46,9 +46,7 @@ def test_declared_rows_reach_every_model_that_plans_with_them(tmp_path) -> None:
             assert build_declared(tmp_path, name, {}).nominal_rows is None
 
 
-def test_every_model_of_every_built_in_data_set_can_be_built(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_model_of_every_built_in_data_set_can_be_built(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     monkeypatch.delenv("DP_PIPELINE_DATASETS", raising=False)
     built = [build_model(spec, name) for spec in available_datasets() for name in spec.models]
@@ -107,9 +105,7 @@ def test_a_parameter_not_measuring_asks_no_other_question(name: str) -> None:
 
 @settings(max_examples=80)
 @given(units=st.floats(0, 1e18), epsilon=st.floats(1e-6, 1e6), dimensions=st.integers(1, 40))
-def test_planned_trees_and_grids_fit_the_gate(
-    units: float, epsilon: float, dimensions: int
-) -> None:
+def test_planned_trees_and_grids_fit_the_gate(units, epsilon, dimensions):
     height, cells = tree_height(units, dimensions), cells_per_axis(units, epsilon, dimensions)
     assert height >= 0
     assert 1 << (height * dimensions) <= MAX_GRID_CELLS
@@ -137,17 +133,13 @@ def test_a_tree_has_ln_n_over_d_levels(rows: int, dimensions: int, height: int) 
     ("rows", "epsilon", "dimensions", "cells"),
     [(100_000, 1.0, 2, 100), (40, 2.0, 1, 4), (160, 1.0, 2, 4), (1, 0.1, 2, 1)],
 )
-def test_a_grid_has_the_cells_of_the_published_formula(
-    rows: int, epsilon: float, dimensions: int, cells: int
-) -> None:
+def test_a_grid_has_the_cells_of_the_published_formula(rows, epsilon, dimensions, cells):
     assert cells_per_axis(rows, epsilon, dimensions) == cells
 
 
 @settings(max_examples=50)
 @given(units=st.floats(1, 1e6), epsilon=st.floats(0.01, 10), dimensions=st.integers(1, 3))
-def test_a_grid_is_the_published_one_up_to_rounding(
-    units: float, epsilon: float, dimensions: int
-) -> None:
+def test_a_grid_is_the_published_one_up_to_rounding(units, epsilon, dimensions):
     published = (units * epsilon / 10) ** (2 / (2 + dimensions))
     cells = cells_per_axis(units, epsilon, dimensions)
     assert cells == 1 or abs(cells - min(published, MAX_GRID_CELLS ** (1 / dimensions))) < 1

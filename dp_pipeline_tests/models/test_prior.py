@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.models.tables.one_shot import OneShot
@@ -30,14 +30,7 @@ def public(rows: np.ndarray) -> PublicTable:
     return PublicTable(columns, dict.fromkeys(NAMES, 4))
 
 
-def released(
-    rows: np.ndarray,
-    others: PublicTable | None,
-    *,
-    epsilon: str = "1",
-    noise: NoiseSource | None = None,
-    delta: Fraction | None = None,
-) -> Run:
+def released(rows, others, *, epsilon="1", noise=None, delta=None) -> Run:
     recorder = RecordingNoise(noise or SeededNoise(3))
     guarantee = guarantee_of(MODEL, Fraction(epsilon), delta, domain=DOMAIN)
 

@@ -1,6 +1,5 @@
 """PrivBayes: which tables it measures, what it pays for them, and who could tell the difference."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -9,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import (
     BoundaryViolation,
     BudgetExceeded,
@@ -45,9 +43,7 @@ every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys(
 every_domain = pytest.mark.parametrize("domain, rows", DOMAINS.values(), ids=DOMAINS.keys())
 
 
-def measured(
-    model: PrivBayes, *, domain: Domain = BITS, epsilon: Fraction = ONE, distance: int = 1
-) -> SyntheticTable:
+def measured(model, *, domain=BITS, epsilon=ONE, distance=1) -> SyntheticTable:
     rows = () if domain is MIXED else TWINS
     return table_of(run(model, rows, domain=domain, epsilon=epsilon, distance=distance))
 
@@ -82,9 +78,7 @@ def test_sets_of_other_sizes_are_as_large_as_is_useful() -> None:
 
 @every_model
 @every_domain
-def test_every_attribute_is_in_a_table_and_none_in_another(
-    model: PrivBayes, domain: Domain, rows: Sequence[tuple]
-) -> None:
+def test_every_attribute_is_in_a_table_and_none_in_another(model, domain, rows):
     table = table_of(run(model, rows, domain=domain))
     sets = [set(one.attributes) for one in table.measured]
     assert set().union(*sets) == set(domain.discrete) == set(table.attributes)
@@ -121,9 +115,7 @@ def test_no_table_passes_the_cap_or_the_cells_said_before() -> None:
     ("rows", "steps", "of_a_table"),
     [(100, 0, Fraction(1, 6)), (115, 5, Fraction("0.14")), (366, 4, Fraction("0.76"))],
 )
-def test_steps_without_a_choice_are_not_paid_for(
-    rows: int, steps: int, of_a_table: Fraction
-) -> None:
+def test_steps_without_a_choice_are_not_paid_for(rows, steps, of_a_table):
     # Degree 0 has no choice; degree 5 none at the last of 5 steps: one child, all the others.
     done = run(PrivBayes(nominal_rows=rows), TWINS, domain=BITS)
     choices = [one for one in done.spends if one.mechanism == NOISY_MAX]
@@ -178,9 +170,7 @@ def test_with_public_rows_a_replay_needs_none(score: str) -> None:
     person=st.sampled_from(list(product("01", repeat=6))),
     seed=st.integers(0, 1000),
 )
-def test_a_replaced_person_loses_no_more_than_epsilon(
-    score: str, rows: list[tuple], person: tuple, seed: int
-) -> None:
+def test_a_replaced_person_loses_no_more_than_epsilon(score, rows, person, seed):
     model = PrivBayes(score=score, nominal_rows=10**3)
     check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
 

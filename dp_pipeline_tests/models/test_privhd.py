@@ -13,7 +13,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models import build_model
-from dp_pipeline.models.base import Model, PrivacyGuarantee, declared_guarantee, guarantee_of
+from dp_pipeline.models.base import PrivacyGuarantee, declared_guarantee, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.models.tables.privhd import PrivHd
@@ -108,9 +108,7 @@ BINARY += "  size: {levels: [small, large], nullable: false}"
 
 @pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda one: str(one)[:12])
 @pytest.mark.parametrize("why", REFUSED)
-def test_public_rows_are_refused_but_on_benchmarks(
-    name: str, parameter: str, model: Model, why: str, tmp_path: Path
-) -> None:
+def test_public_rows_are_refused_but_on_benchmarks(name, parameter, model, why, tmp_path):
     changes: dict[str, str | None] = {
         "attributes": BINARY,
         "models": f"models:\n  {name}: {{{parameter}}}",
@@ -163,9 +161,7 @@ def test_shares_that_leave_nothing_for_the_tables_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["nltcs_replace", "adult_replace"])
-def test_the_data_sets_of_replaced_rows_record_the_composed_cost(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_data_sets_of_replaced_rows_record_the_composed_cost(name, tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     spec = find_spec(name)
     model = build_model(spec, "privhd")
@@ -199,9 +195,7 @@ def test_without_noise_the_rows_are_the_people(variant: str) -> None:
 @every_variant
 @every_epsilon
 @pytest.mark.parametrize("cap", [4, 16, 1024])
-def test_cliques_stay_within_the_cap_and_hang_together(
-    variant: str, epsilon: Fraction, cap: int
-) -> None:
+def test_cliques_stay_within_the_cap_and_hang_together(variant, epsilon, cap):
     model = PrivHd(variant=variant, clique_cells=cap)
     table = table_of(run(model, TWINS, domain=BITS, epsilon=epsilon))
     JunctionTree(table.cliques, table.links).require_running_intersection()

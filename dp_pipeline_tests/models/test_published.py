@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import Model, PrivacyGuarantee, guarantee_of
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, node_around
@@ -41,13 +40,7 @@ PUBLISHED: dict[str, Model] = {
 """Without any ε."""
 
 
-def fitted(
-    model: Model,
-    rows: Sequence[Row] | None,
-    *,
-    noise: NoiseSource | None = None,
-    transcript: Transcript | None = None,
-) -> Clusters:
+def fitted(model, rows, *, noise=None, transcript=None) -> Clusters:
     """One release at ε = 1, after which everything that was claimed is spent."""
     budget = guarantee_of(model, ONE).epsilon
     curator = curator_over(rows, epsilon=budget, noise=noise, transcript=transcript, benchmark=True)
@@ -167,9 +160,7 @@ def test_an_uncharged_round_composes_to_more_than_was_asked(rounds: int, epsilon
 
 @settings(max_examples=50)
 @given(data=st.data(), dimensions=st.integers(1, 3), most=st.integers(0, 6))
-def test_the_first_node_is_the_smallest_that_holds_every_row(
-    data: st.DataObject, dimensions: int, most: int
-) -> None:
+def test_the_first_node_is_the_smallest_that_holds_every_row(data, dimensions, most):
     coordinate = st.integers(-(1 << 16), 1 << 16)
     corners = [sorted(data.draw(st.tuples(coordinate, coordinate))) for _ in range(dimensions)]
     bounds = np.array(corners, dtype=np.int64).T

@@ -1,6 +1,5 @@
 """Models that refine: what two releases of the same rows cost together, and what the second is."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -48,15 +47,7 @@ def rows_of(name: str, *, without: int = 0) -> Any:
     return counter_of(domain, rows[: len(rows) - without])
 
 
-def in_steps(
-    name: str,
-    counter: Any,
-    noise: Sequence[NoiseSource],
-    *,
-    levels: Sequence[Fraction] = (FIRST, SECOND),
-    delta: Fraction | None = None,
-    model: Model | None = None,
-) -> list[Run]:
+def in_steps(name, counter, noise, *, levels=(FIRST, SECOND), delta=None, model=None) -> list[Run]:
     """A release at the first level, refined to each that follows."""
     model, domain = model or TABLES[name][0], TABLES[name][1]
     coarse: FitResult | None = None
@@ -99,9 +90,7 @@ def test_every_model_that_refines_is_tested() -> None:
 @pytest.mark.chain
 @every_model
 @pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
-def test_all_steps_together_cost_what_the_last_one_costs_alone(
-    name: str, delta: Fraction | None
-) -> None:
+def test_all_steps_together_cost_what_the_last_one_costs_alone(name, delta):
     noise = [SeededNoise(one) for one in range(3)]
     levels = (FIRST, SECOND, THIRD)
     runs = in_steps(name, rows_of(name), noise, levels=levels, delta=delta)
@@ -144,9 +133,7 @@ def test_the_second_has_the_noise_of_its_epsilon(name: str) -> None:
 
 @both_currencies
 @pytest.mark.parametrize("name", [one for one in TABLES if one.startswith("one_shot")])
-def test_one_shot_measures_the_same_tables_with_less_noise(
-    name: str, delta: Fraction | None
-) -> None:
+def test_one_shot_measures_the_same_tables_with_less_noise(name, delta):
     first, second = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)], delta=delta)
     before, after = measured(first), measured(second)
     assert list(before) == list(after)

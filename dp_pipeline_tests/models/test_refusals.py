@@ -58,9 +58,7 @@ OF_EVERY_MODEL = [
 
 
 @pytest.mark.parametrize(("name", "texts", "words"), OF_ONE_MODEL + OF_EVERY_MODEL)
-def test_a_wrong_parameter_is_refused_in_one_line(
-    name: str, texts: dict[str, str], words: str, tmp_path: Path
-) -> None:
+def test_a_wrong_parameter_is_refused_in_one_line(name, texts, words, tmp_path):
     with pytest.raises(DeclarationError, match=words) as refused:
         build_declared(tmp_path, name, texts)
     assert len(str(refused.value).splitlines()) == 1

@@ -232,9 +232,7 @@ def corners(*weights: float) -> Synopsis:
         (-5, 1, 1, 1),
     ],
 )
-def test_as_many_are_moved_as_the_noise_of_all_columns_allows(
-    rows: float, epsilon: int, distance: int, moving: int
-) -> None:
+def test_as_many_are_moved_as_the_noise_of_all_columns_allows(rows, epsilon, distance, moving):
     asked: list[int] = []
 
     def fewer(number: int) -> np.ndarray:

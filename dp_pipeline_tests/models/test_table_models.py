@@ -15,7 +15,6 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -48,9 +47,7 @@ every_case = pytest.mark.parametrize(
 )
 
 
-def fitted(
-    model: Model, sizes: Sequence[int], rows: int, *, epsilon: str, delta: Fraction | None
-) -> SyntheticTable:
+def fitted(model, sizes, rows, *, epsilon, delta) -> SyntheticTable:
     """A valid release of so many dependent rows, within its budget, of no more cells than was said
     before.
     """
@@ -76,9 +73,7 @@ def fitted(
 @pytest.mark.parametrize(
     ("rows", "epsilons"), [(0, ["2"]), (1, ["0.05"]), (300, ["0.05", "2", "20"])]
 )
-def test_any_rows_of_any_levels_give_a_valid_table(
-    name: str, delta: Fraction | None, shape: str, rows: int, epsilons: list[str]
-) -> None:
+def test_any_rows_of_any_levels_give_a_valid_table(name, delta, shape, rows, epsilons):
     for epsilon in epsilons:
         fitted(built(MODELS[name]), SHAPES[shape], rows, epsilon=epsilon, delta=delta)
 
@@ -92,9 +87,7 @@ def test_rows_that_are_all_alike_give_a_valid_table(name: str, delta: Fraction |
 
 
 @every_case
-def test_a_tiny_epsilon_gives_a_valid_table_of_the_rows_declared(
-    name: str, delta: Fraction | None
-) -> None:
+def test_a_tiny_epsilon_gives_a_valid_table_of_the_rows_declared(name, delta):
     # An ε below 0.001 or so buys no nano-ρ at this δ, and is refused before it is planned with.
     epsilon = "0.000001" if delta is None else "0.001"
     model = built(MODELS[name], synthetic_rows=100)
@@ -103,9 +96,7 @@ def test_a_tiny_epsilon_gives_a_valid_table_of_the_rows_declared(
 
 @every_case
 @pytest.mark.parametrize("rows", [0, 1, 17])
-def test_as_many_rows_are_drawn_as_were_declared(
-    name: str, delta: Fraction | None, rows: int
-) -> None:
+def test_as_many_rows_are_drawn_as_were_declared(name, delta, rows):
     model = built(MODELS[name], synthetic_rows=rows)
     released = run(model, epsilon=Fraction(1), delta=delta).released
     assert len(released.codes) == rows
@@ -131,9 +122,7 @@ def test_an_estimate_of_noise_draws_no_more_than_the_cap() -> None:
 
 
 @every_case
-def test_at_a_large_epsilon_as_many_rows_are_drawn_as_there_are(
-    name: str, delta: Fraction | None
-) -> None:
+def test_at_a_large_epsilon_as_many_rows_are_drawn_as_there_are(name, delta):
     # ρ = ε²/2 about: an ε of 900 leaves next to no noise in either currency.
     done = run(built(MODELS[name]), TEN_PEOPLE, epsilon=Fraction(900), delta=delta)
     assert abs(len(done.released.codes) - len(TEN_PEOPLE)) <= 1
@@ -159,9 +148,7 @@ def test_a_small_cap_is_kept_and_most_cells_says_so(name: str, delta: Fraction |
 
 
 @capped
-def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(
-    name: str, delta: Fraction | None
-) -> None:
+def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(name, delta):
     model = built(MODELS[name], clique_cells=4)
     released = fitted(model, (4, 3, 4, 3), 2000, epsilon="20", delta=delta)
     assert {len(clique) for clique in released.cliques} == {1}
@@ -231,9 +218,7 @@ def test_another_process_asks_and_gives_the_same() -> None:
 
 
 @pytest.mark.parametrize(("name", "delta"), [one for one in CASES if one[0] != "independent"])
-def test_at_a_large_epsilon_rows_have_the_true_dependence(
-    name: str, delta: Fraction | None
-) -> None:
+def test_at_a_large_epsilon_rows_have_the_true_dependence(name, delta):
     sizes = (3, 3, 3)
     released = fitted(built(MODELS[name]), sizes, 5000, epsilon="200", delta=delta)
     exact = np.zeros((3, 3))

@@ -1,6 +1,5 @@
 """What the contract says of models of tables, at settings that are not the default ones."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -81,9 +80,7 @@ BIT_ROWS = list(product("01", repeat=6))
 @every_case
 @every_domain
 @pytest.mark.parametrize("distance", [1, 3])
-def test_the_scales_drawn_prove_what_was_asked(
-    model: TableModel, delta: Fraction | None, domain, rows: Sequence[tuple], distance: int
-) -> None:
+def test_the_scales_drawn_prove_what_was_asked(model, delta, domain, rows, distance):
     for epsilon in (Fraction("0.1"), Fraction(5, 7)):
         check_budget(model, rows, epsilon=epsilon, distance=distance, domain=domain, delta=delta)
 
@@ -95,9 +92,7 @@ def test_the_scales_drawn_prove_what_was_asked(
     person=st.sampled_from(BIT_ROWS),
     seed=st.integers(0, 1000),
 )
-def test_along_any_answers_a_person_loses_no_more_than_claimed(
-    model: TableModel, delta: Fraction | None, rows: list[tuple], person: tuple, seed: int
-) -> None:
+def test_along_any_answers_a_person_loses_no_more_than_claimed(model, delta, rows, person, seed):
     how = {"epsilon": Fraction(1), "domain": BITS, "delta": delta}
     loss = check_loss(model, rows, (person,) * 2, distance=2, seed=seed, **how)
     if isinstance(model, PriView | ThresholdFilter):
@@ -106,25 +101,19 @@ def test_along_any_answers_a_person_loses_no_more_than_claimed(
 
 @every_case
 @every_domain
-def test_stored_answers_replayed_over_nobody_give_the_same_bytes(
-    model: TableModel, delta: Fraction | None, domain, rows: Sequence[tuple]
-) -> None:
+def test_stored_answers_replayed_over_nobody_give_the_same_bytes(model, delta, domain, rows):
     check_replay(model, rows, domain=domain, elsewhere=[(), None], delta=delta)
 
 
 @every_case
 @pytest.mark.parametrize("people_in", FEW)
-def test_whoever_the_people_are_the_table_is_a_valid_one(
-    model: TableModel, delta: Fraction | None, people_in: str
-) -> None:
+def test_whoever_the_people_are_the_table_is_a_valid_one(model, delta, people_in):
     for epsilon in (Fraction(1, 1000), Fraction(1000)):
         check_valid(model, run(model, FEW[people_in], epsilon=epsilon, delta=delta).released)
 
 
 @every_case
-def test_one_level_and_a_declared_number_of_rows_are_all_right(
-    model: TableModel, delta: Fraction | None
-) -> None:
+def test_one_level_and_a_declared_number_of_rows_are_all_right(model, delta):
     for domain in (levels(a=1), levels(a=1, b=2)):
         seven = replace(model, synthetic_rows=7)
         table = table_of(run(seven, (), domain=domain, delta=delta))
@@ -140,9 +129,7 @@ def test_one_level_and_a_declared_number_of_rows_are_all_right(
     ],
     ids=["a smaller budget", "a question too many"],
 )
-def test_a_budget_that_is_not_the_claim_is_caught(
-    mutant: TableModel, refusal: type[Exception]
-) -> None:
+def test_a_budget_that_is_not_the_claim_is_caught(mutant, refusal):
     with pytest.raises(refusal):
         check_budget(mutant, TWINS, epsilon=Fraction(1), distance=1, domain=BITS)
 
@@ -155,9 +142,7 @@ def test_a_budget_that_is_not_the_claim_is_caught(
         (PrivBayes, "nominal_rows", lambda rows: 10 * rows + 1),
     ],
 )
-def test_a_parameter_of_the_true_number_of_rows_is_caught(
-    base: type[TableModel], parameter: str, value: Callable[[int], int]
-) -> None:
+def test_a_parameter_of_the_true_number_of_rows_is_caught(base, parameter, value):
     mutant = broken(base, plans_by_rows(parameter, value))()
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
         check_replay(mutant, TWINS, domain=BITS, elsewhere=[()])

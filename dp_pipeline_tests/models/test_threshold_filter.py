@@ -28,9 +28,7 @@ HUGE = levels(**{f"x{at}": 7 for at in range(22)})
     scale=st.fractions(Fraction(1, 100), 10**4, max_denominator=1000),
     many=st.integers(1, 10**4),
 )
-def test_a_threshold_is_the_least_that_so_few_empty_cells_reach(
-    cells: int, scale: Fraction, many: int
-) -> None:
+def test_a_threshold_is_the_least_that_so_few_empty_cells_reach(cells, scale, many):
     threshold = threshold_for(cells, scale, empty_cells=many)
     assert threshold >= 1
     assert expected_above_threshold(cells, threshold, scale) <= many * (1 + 1e-9)

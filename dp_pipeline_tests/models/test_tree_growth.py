@@ -8,7 +8,7 @@ import pytest
 
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.noisy_tree import Sparsity
 from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.models.clustering.htree_kmeans import (
@@ -28,15 +28,7 @@ FIRST, REST = Fraction(SHARES, 5), Fraction(4 * SHARES, 5)
 """Shares of ε of the first generation, and of the session below it."""
 
 
-def grown(
-    noise: NoiseSource,
-    *,
-    d: int = 2,
-    clusters: int = 3,
-    epsilon: Fraction = ONE,
-    distance: int = 1,
-    is_coarse: bool = False,
-) -> tuple[GrownTree, list[Draw]]:
+def grown(noise, *, d=2, clusters=3, epsilon=ONE, distance=1, is_coarse=False):
     """A tree over two groups of people, after its session was closed; and what was drawn."""
     domain, recorder = space(d), RecordingNoise(noise)
     counter = in_memory(two_groups(domain), domain)
@@ -88,14 +80,7 @@ def shares(draws: list[Draw]) -> list[Fraction]:
         (10_000, 1000, 2, 0.35, (2.609, 1.609), (3, 2)),
     ],
 )
-def test_the_plan_is_the_one_computed_by_hand(
-    total: float,
-    signal: float,
-    min_deviations: float,
-    caution: float,
-    first: tuple[float, float] | None,
-    below: tuple[float, float] | None,
-) -> None:
+def test_the_plan_is_the_one_computed_by_hand(total, signal, min_deviations, caution, first, below):
     plan = GrowthPlan.of(total, clusters=5, rate=0.5)
     assert plan.signal == signal
     assert plan.min_deviations == pytest.approx(min_deviations, abs=5e-4)
@@ -203,9 +188,7 @@ def test_while_few_nodes_go_on_a_cheap_look_is_taken() -> None:
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 16])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 1000), ONE, Fraction(1000)], ids=str)
-def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(
-    d: int, epsilon: Fraction, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(d, epsilon, monkeypatch):
     # The session would not have closed otherwise. Forced answers would grow to the cap.
     monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
     for noise in (SeededNoise(1), ForcedNoise(2)):

@@ -1,6 +1,5 @@
 """Units with parts by one_shot: their rows keep sizes and constraints, and each unit is paid."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -12,7 +11,7 @@ from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Part
 from dp_pipeline.config.encoding import FloatArray, IntArray, Levels
 from dp_pipeline.config.parts_parser import no_part_in_empty_units
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.inference.likely_pairs import likely_pairs
 from dp_pipeline.inference.pair_swaps import PairGoal, SyntheticUnits, swap_parts
@@ -55,9 +54,7 @@ def couples(many: int) -> list[Row]:
     return rows
 
 
-def fit(
-    rows: Sequence[Row], declared: Domain, epsilon: Fraction, noise: NoiseSource | None = None
-) -> SyntheticTable:
+def fit(rows, declared, epsilon, noise=None) -> SyntheticTable:
     units, *codes = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     of_rows = dict(zip(("region", "age", "sex"), codes, strict=True))
     assert declared.parts is not None
@@ -184,9 +181,7 @@ def test_swaps_keep_parts_and_approach_noisy_pairs() -> None:
     assert (swapped.parts["sex"][:, 0] == swapped.parts["sex"][:, 1]).mean() < 0.1
 
 
-def likely(
-    noisy: Sequence[FloatArray], variance: float, margins: Sequence[FloatArray]
-) -> FloatArray:
+def likely(noisy, variance, margins) -> FloatArray:
     variances = np.full(np.shape(noisy), variance)
     return likely_pairs(np.array(noisy), variances, np.array(margins), in_order=False)
 
