@@ -57,6 +57,7 @@ class RecordingNoise:
 
     source: NoiseSource = field(default_factory=lambda: SeededNoise(1))
     draws: list[Draw] = field(default_factory=list)
+    refined: list[tuple[IntArray, Fraction, Fraction]] = field(default_factory=list)
     name: str = "recording"
     is_releasable: bool = False
 
@@ -75,6 +76,7 @@ class RecordingNoise:
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
+        self.refined.append((first.copy(), scale, finer))
         answer = self.source.refined_laplace(counts, first, scale, finer)
         added = scale * finer / (scale - finer)
         self.draws.append(Draw(REFINED, counts.copy(), added, answer.copy()))
@@ -231,10 +233,11 @@ def curator_over(
     transcript: Transcript | None = None,
     domain: Domain = TOWN,
     currency: Currency = PURE,
+    accountant: Accountant | None = None,
     **declared: Any,
 ) -> Curator:
-    """A curator with a budget of ε, or of ρ; over rows, another counter, or (None) a transcript
-    alone.
+    """A curator with a budget of ε, or of ρ, or that of an accountant; over rows, another counter,
+    or (None) a transcript alone.
 
     declared   ``benchmark`` and ``relation``, where they are not those of a release
     """
@@ -243,7 +246,7 @@ def curator_over(
         counter,
         domain=domain,
         distance=distance,
-        accountant=Accountant(epsilon, currency),
+        accountant=Accountant(epsilon, currency) if accountant is None else accountant,
         transcript=Transcript() if transcript is None else transcript,
         noise=SeededNoise(1) if noise is None else noise,
         **declared,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from hypothesis import Phase, given, settings
@@ -24,6 +25,10 @@ Question = Callable[..., object]
 """``question(curator, epsilon=…)``"""
 
 ONE = Fraction(1)
+MOST = 1 << 20
+ZCDP = Currency(Fraction(1, 10**9))
+IN_RHO = ("choose", "tabulate", "scores", "total", "choose among")
+"""Kinds of questions whose amount is in the release's currency; the others cost a pure ε."""
 
 people = st.lists(
     st.tuples(
@@ -53,10 +58,27 @@ def trees(draw: st.DrawFn, *, dimensions: int, depth: int) -> Nodes:
     return grown.where(np.array(kept, dtype=bool))
 
 
-@st.composite
-def marginals(draw: st.DrawFn) -> Question:
-    names = draw(st.sampled_from([(), ("colour",), ("y", "colour"), ("smokes", "colour", "y")]))
-    return lambda curator, epsilon=ONE: curator.measure(names, epsilon=epsilon)
+def asks(method: str, *given: object, **more: object) -> Question:
+    """Return the question of this method of a curator."""
+    return lambda curator, epsilon=ONE: getattr(curator, method)(*given, **more, epsilon=epsilon)
+
+
+def asks_scores(method: str, candidates: object, *given: object, **more: object) -> Question:
+    """Return the question of this method of a session of scores."""
+    paid = "epsilon" if method == "measure_together" else "amount"
+    return lambda curator, epsilon=ONE: getattr(curator.open_scores(candidates), method)(
+        *given, **more, **{paid: epsilon}
+    )
+
+
+def asks_recoded(recode: str, recoding: Mapping[str, object], names: tuple[str, ...]) -> Question:
+    """Return the question about a table of recoded rows."""
+    return lambda curator, epsilon=ONE: getattr(curator, recode)(recoding).measure(
+        names, epsilon=epsilon
+    )
+
+
+tables = st.sampled_from([(), ("colour",), ("y", "colour"), ("smokes", "colour", "y")])
 
 
 @st.composite
@@ -69,12 +91,6 @@ def groupings(draw: st.DrawFn) -> dict[str, Grouping]:
         steps = draw(st.lists(st.integers(0, 1), min_size=levels, max_size=levels))
         groups[name] = Grouping((0, *np.cumsum(steps).tolist()))
     return groups
-
-
-@st.composite
-def grouped_tables(draw: st.DrawFn) -> Question:
-    groups, question = draw(groupings()), draw(marginals())
-    return lambda curator, epsilon=ONE: question(curator.grouped(groups), epsilon=epsilon)
 
 
 @st.composite
@@ -91,28 +107,10 @@ def derivations(draw: st.DrawFn) -> dict[str, DerivedAttribute]:
 
 
 @st.composite
-def derived_tables(draw: st.DrawFn) -> Question:
-    derived = draw(derivations())
-    names = (*derived, "smokes")
-    return lambda curator, epsilon=ONE: curator.with_attributes(derived).measure(
-        names, epsilon=epsilon
-    )
-
-
-@st.composite
-def grids(draw: st.DrawFn) -> Question:
-    columns, cells = draw(axes), draw(st.integers(1, 5))
-    return lambda curator, epsilon=ONE: curator.measure_grid(columns, cells=cells, epsilon=epsilon)
-
-
-@st.composite
 def nodes(draw: st.DrawFn) -> Question:
-    columns = draw(axes)
-    depth = draw(st.integers(0, 2))
+    columns, depth = draw(axes), draw(st.integers(0, 2))
     grown = draw(trees(dimensions=len(columns), depth=depth))
-    return lambda curator, epsilon=ONE: curator.measure_nodes(
-        columns, grown, depth=depth, epsilon=epsilon
-    )
+    return asks("measure_nodes", columns, grown, depth=depth)
 
 
 @st.composite
@@ -125,46 +123,20 @@ def scores(draw: st.DrawFn, pair: tuple[str, ...]) -> Score:
     return DependenceScore(np.array(expected).reshape(TOWN.shape(pair)))
 
 
-@st.composite
-def tabulations(draw: st.DrawFn) -> Question:
-    names = st.sampled_from([(), ("colour",), ("y", "colour"), ("smokes", "colour", "y")])
-    shares = draw(st.dictionaries(names, st.integers(1, 9), min_size=1))
-    parts = {one: Fraction(part, sum(shares.values())) for one, part in shares.items()}
+def tabulation(shares: Mapping[tuple[str, ...], int]) -> Question:
+    parts = {names: Fraction(share, sum(shares.values())) for names, share in shares.items()}
     return lambda curator, epsilon=ONE: curator.tabulate(
-        {one: epsilon * part for one, part in parts.items()}
+        {names: epsilon * part for names, part in parts.items()}
     )
 
 
-@st.composite
-def sparse_tables(draw: st.DrawFn) -> Question:
-    names = draw(st.sampled_from([("colour",), ("y", "colour"), ("smokes", "colour", "y")]))
-    threshold = draw(st.integers(1, 9))
-    return lambda curator, epsilon=ONE: curator.sparse_table(
-        names, threshold=threshold, epsilon=epsilon
-    )
-
-
-@st.composite
-def candidates_of(draw: st.DrawFn) -> Mapping[tuple[str, ...], Score]:
-    chosen = draw(st.lists(st.sampled_from(PAIRS), min_size=1, unique=True))
-    return {pair: draw(scores(pair)) for pair in chosen}
-
-
-@st.composite
-def choices(draw: st.DrawFn) -> Question:
-    candidates = draw(candidates_of())
-    return lambda curator, epsilon=ONE: curator.choose("edge", candidates, epsilon=epsilon)
-
-
-@st.composite
-def all_scores(draw: st.DrawFn) -> Question:
-    candidates = draw(candidates_of())
-    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_all(amount=epsilon)
+pairs = st.lists(st.sampled_from(PAIRS), min_size=1, unique=True)
+candidates = pairs.flatmap(lambda names: st.fixed_dictionaries({n: scores(n) for n in names}))
 
 
 @st.composite
 def refinements(draw: st.DrawFn) -> Question:
-    names = draw(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=2, unique=True))
+    names = draw(pairs)
 
     def ask(curator: Curator, epsilon: Fraction = ONE) -> object:
         part = epsilon / (2 * len(names))
@@ -175,30 +147,11 @@ def refinements(draw: st.DrawFn) -> Question:
 
 
 @st.composite
-def scores_together(draw: st.DrawFn) -> Question:
-    candidates = draw(candidates_of())
-    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_together(
-        epsilon=epsilon
-    )
-
-
-@st.composite
-def totals(draw: st.DrawFn) -> Question:
-    candidates = draw(candidates_of())
-    return lambda curator, epsilon=ONE: curator.open_scores(candidates).measure_total(
-        amount=epsilon
-    )
-
-
-@st.composite
 def choices_among(draw: st.DrawFn) -> Question:
-    candidates = draw(candidates_of())
-    names = st.lists(st.sampled_from(list(candidates)), min_size=1, unique=True)
-    among, dear = draw(names), draw(names)
-    penalties = {pair: draw(st.integers(-(1 << 20), 1 << 20)) for pair in dear}
-    return lambda curator, epsilon=ONE: curator.open_scores(candidates).choose(
-        "edge", among, amount=epsilon, penalties=penalties
-    )
+    scored = draw(candidates)
+    names = st.lists(st.sampled_from(list(scored)), min_size=1, unique=True)
+    penalties = draw(st.dictionaries(st.sampled_from(list(scored)), st.integers(-MOST, MOST)))
+    return asks_scores("choose", scored, "edge", draw(names), penalties=penalties)
 
 
 @st.composite
@@ -215,9 +168,7 @@ def distances(draw: st.DrawFn) -> Question:
     clip = draw(st.integers(1, 1 << 53) | st.integers(1, 1 << 20))
     bits = clip.bit_length()
     shift = draw(st.integers(max(0, bits - 26), bits - 1))
-    return lambda curator, epsilon=ONE: curator.measure_distance(
-        rule, clip=clip, shift=shift, epsilon=epsilon
-    )
+    return asks("measure_distance", rule, clip=clip, shift=shift)
 
 
 @st.composite
@@ -236,13 +187,7 @@ def residuals(draw: st.DrawFn) -> Question:
     rule = draw(axes.flatmap(rules))
     radius = st.integers(1, 1 << 20) | st.integers(1, (1 << 47) - 1)
     radii = tuple(draw(radius) for _ in rule.centres)
-    return lambda curator, epsilon=ONE: curator.measure_residuals(rule, radii, epsilon=epsilon)
-
-
-@st.composite
-def classes(draw: st.DrawFn) -> Question:
-    rule, attribute = draw(axes.flatmap(rules)), draw(st.sampled_from(["colour", "smokes", "y"]))
-    return lambda curator, epsilon=ONE: curator.measure_classes(rule, attribute, epsilon=epsilon)
+    return asks("measure_residuals", rule, radii)
 
 
 @st.composite
@@ -262,18 +207,18 @@ def boxes(draw: st.DrawFn) -> Question:
         leaves.append(live.where(~splits.astype(bool)))
         live = live.where(splits.astype(bool)).children(1)
     grown = Prefixes.concatenate([*leaves, live])
-    return lambda curator, epsilon=ONE: curator.measure_boxes(tree, grown, epsilon=epsilon)
+    return asks("measure_boxes", tree, grown)
 
 
 @st.composite
 def errors(draw: st.DrawFn) -> Question:
     released = {}
-    for pair in draw(st.lists(st.sampled_from(PAIRS), min_size=1, unique=True)):
+    for pair in draw(pairs):
         size = TOWN.cell_count(pair)
         weights = np.array(draw(st.lists(st.integers(0, 9), min_size=size, max_size=size)), float)
         shares = weights / weights.sum() if weights.any() else np.eye(1, size)[0]
         released[pair] = fixed_point_shares(shares).reshape(TOWN.shape(pair))
-    return lambda curator, epsilon=ONE: curator.measure_marginal_error(released, epsilon=epsilon)
+    return asks("measure_marginal_error", released)
 
 
 @st.composite
@@ -284,28 +229,36 @@ def predictions(draw: st.DrawFn) -> Question:
     weights = tuple(tuple(draw(numbers) for _ in range(TOWN[name].size)) for name in columns)
     positive = tuple(draw(st.lists(st.integers(0, TOWN[target].size - 1), unique=True)))
     rule = PredictedLabel(target, positive, columns, weights, draw(numbers))
-    return lambda curator, epsilon=ONE: curator.measure_mistakes(rule, epsilon=epsilon)
+    return asks("measure_mistakes", rule)
 
 
 QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
-    "measure": marginals(),
-    "grouped table": grouped_tables(),
-    "derived table": derived_tables(),
-    "grid": grids(),
+    "measure": tables.map(partial(asks, "measure")),
+    "grouped table": st.builds(partial(asks_recoded, "grouped"), groupings(), tables),
+    "derived table": derivations().map(
+        lambda derived: asks_recoded("with_attributes", derived, (*derived, "smokes"))
+    ),
+    "grid": st.builds(partial(asks, "measure_grid"), axes, cells=st.integers(1, 5)),
     "nodes": nodes(),
-    "choose": choices(),
-    "tabulate": tabulations(),
-    "sparse table": sparse_tables(),
-    "scores": all_scores(),
+    "choose": candidates.map(partial(asks, "choose", "edge")),
+    "tabulate": st.dictionaries(tables, st.integers(1, 9), min_size=1).map(tabulation),
+    "sparse table": st.builds(
+        partial(asks, "sparse_table"), tables.filter(bool), threshold=st.integers(1, 9)
+    ),
+    "scores": candidates.map(partial(asks_scores, "measure_all")),
     "refined": refinements(),
-    "scores together": scores_together(),
-    "total": totals(),
+    "scores together": candidates.map(partial(asks_scores, "measure_together")),
+    "total": candidates.map(partial(asks_scores, "measure_total")),
     "choose among": choices_among(),
     "boxes": boxes(),
     "distance": distances(),
     "clusters": clusters(),
     "residuals": residuals(),
-    "classes": classes(),
+    "classes": st.builds(
+        partial(asks, "measure_classes"),
+        axes.flatmap(rules),
+        st.sampled_from(["colour", "smokes", "y"]),
+    ),
     "marginal error": errors(),
     "mistakes": predictions(),
 }
@@ -321,48 +274,39 @@ RULE = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (1024, 256))
 PREDICTION = PredictedLabel("smokes", (1,), ("colour",), ((-2, 1, 3),), 0)
 
 
-def example_questions() -> dict[str, Callable[[Curator], object]]:
+def example_questions() -> dict[str, Question]:
     """One written question of every kind, at ε = 1."""
     even = fixed_point_shares(np.full((3, 2), 1 / 6))
-    pairs = {pair: Independence() for pair in PAIRS}
-    root, all_shares = Prefixes.root(), np.array([SHARES])
+    scored = {pair: Independence() for pair in PAIRS}
+    root, pair = Prefixes.root(), PAIRS[0]
+    penalties = {PAIRS[1]: 1 << 16}
     return {
-        "rows": lambda one: one.measure((), epsilon=ONE),
-        "measure": lambda one: one.measure(("colour", "smokes"), epsilon=ONE),
-        "grouped table": lambda one: one.grouped(GROUPS).measure(("colour", "smokes"), epsilon=ONE),
-        "derived table": lambda one: one.with_attributes(DERIVED).measure(
-            ("ill", "smokes"), epsilon=ONE
+        "rows": asks("measure", ()),
+        "measure": asks("measure", pair),
+        "grouped table": asks_recoded("grouped", GROUPS, pair),
+        "derived table": asks_recoded("with_attributes", DERIVED, ("ill", "smokes")),
+        "grid": asks("measure_grid", ("x", "y"), cells=3),
+        "nodes": asks("measure_nodes", ("x", "y"), Nodes.root().children(2), depth=1),
+        "choose": asks("choose", "edge", scored),
+        "sparse table": asks("sparse_table", pair, threshold=2),
+        "tabulate": tabulation({("colour",): 1, (): 2}),
+        "scores": asks_scores("measure_all", scored),
+        "scores together": asks_scores("measure_together", scored),
+        "total": asks_scores("measure_total", scored),
+        "choose among": asks_scores("choose", scored, "edge", PAIRS[1:], penalties=penalties),
+        "boxes": asks("measure_boxes", TREE, root.children(2)),
+        "tree": lambda curator: curator.open_tree(TREE, epsilon=ONE).expand(
+            root, bits=2, shares=np.array([SHARES])
         ),
-        "grid": lambda one: one.measure_grid(("x", "y"), cells=3, epsilon=ONE),
-        "nodes": lambda one: one.measure_nodes(
-            ("x", "y"), Nodes.root().children(2), depth=1, epsilon=ONE
-        ),
-        "choose": lambda one: one.choose("edge", pairs, epsilon=ONE),
-        "sparse table": lambda one: one.sparse_table(
-            ("colour", "smokes"), threshold=2, epsilon=ONE
-        ),
-        "tabulate": lambda one: one.tabulate({("colour",): ONE / 3, (): ONE * 2 / 3}),
-        "scores": lambda one: one.open_scores(pairs).measure_all(amount=ONE),
-        "scores together": lambda one: one.open_scores(pairs).measure_together(epsilon=ONE),
-        "total": lambda one: one.open_scores(pairs).measure_total(amount=ONE),
-        "choose among": lambda one: one.open_scores(pairs).choose(
-            "edge", PAIRS[1:], amount=ONE, penalties={PAIRS[1]: 1 << 16}
-        ),
-        "boxes": lambda one: one.measure_boxes(TREE, root.children(2), epsilon=ONE),
-        "tree": lambda one: one.open_tree(TREE, epsilon=ONE).expand(
-            root, bits=2, shares=all_shares
-        ),
-        "splits": lambda one: one.open_splits(TREE, bits=2, epsilon=ONE).split(root),
-        "distance": lambda one: one.measure_distance(RULE, clip=1 << 40, shift=20, epsilon=ONE),
-        "clusters": lambda one: one.measure_clusters(
+        "splits": lambda curator: curator.open_splits(TREE, bits=2, epsilon=ONE).split(root),
+        "distance": asks("measure_distance", RULE, clip=1 << 40, shift=20),
+        "clusters": lambda curator: curator.measure_clusters(
             [RULE, RULE], sizes_epsilon=ONE / 3, totals_epsilon=ONE * 2 / 3
         ),
-        "residuals": lambda one: one.measure_residuals(RULE, (1, 1 << 20), epsilon=ONE),
-        "classes": lambda one: one.measure_classes(RULE, "colour", epsilon=ONE),
-        "mistakes": lambda one: one.measure_mistakes(PREDICTION, epsilon=ONE),
-        "marginal error": lambda one: one.measure_marginal_error(
-            {("colour", "smokes"): even}, epsilon=ONE
-        ),
+        "residuals": asks("measure_residuals", RULE, (1, 1 << 20)),
+        "classes": asks("measure_classes", RULE, "colour"),
+        "mistakes": asks("measure_mistakes", PREDICTION),
+        "marginal error": asks("measure_marginal_error", {pair: even}),
     }
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import (
@@ -27,17 +28,27 @@ from dp_pipeline.config.errors import (
 from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.gate.scores import DependenceScore, Independence, Purity
+from dp_pipeline.gate.rules import MAX_WEIGHT, NearestCentre, PredictedLabel
+from dp_pipeline.gate.scores import (
+    DependenceScore,
+    FScore,
+    Independence,
+    MutualInformation,
+    Purity,
+)
 from dp_pipeline.results.accountant import LAPLACE, LINF, REFINED, Accountant
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.gate.questions import (
+    IN_RHO,
     ONE,
     PAIRS,
     QUESTIONS,
+    ZCDP,
     Question,
+    asks,
+    asks_scores,
     example_questions,
     fuzz_sensitivity,
     moved,
@@ -52,7 +63,16 @@ NO_QUESTIONS = ("grouped", "with_attributes")
 
 ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name not in NO_QUESTIONS]
 """Every question of the port."""
-every_question = pytest.mark.parametrize("kind", EXAMPLES)
+
+
+def in_currencies(kinds: Iterable[str]) -> pytest.MarkDecorator:
+    """Return the mark of a test of each kind in ε, and in ρ where it costs that."""
+    paid = [(kind, PURE) for kind in kinds] + [(kind, ZCDP) for kind in IN_RHO]
+    ids = [f"{kind} in rho" if currency is ZCDP else kind for kind, currency in paid]
+    return pytest.mark.parametrize(("kind", "currency"), paid, ids=ids)
+
+
+every_question, every_strategy = in_currencies(EXAMPLES), in_currencies(QUESTIONS)
 
 
 class LookedAt(Exception):
@@ -129,24 +149,14 @@ def test_what_a_person_is_cannot_be_changed_from_outside() -> None:
 
 
 @every_question
-def test_every_question_is_charged_counted_and_stored_in_order(kind: str) -> None:
+def test_every_question_is_charged_counted_and_stored_in_order(kind, currency):
     log: list[str] = []
-    look = dict.fromkeys(ENGINE, "look")
-    drawn = (
-        "discrete_laplace",
-        "sparse_laplace",
-        "refined_laplace",
-        "discrete_linf",
-        "discrete_gaussian",
-    )
-    noise = dict.fromkeys((*drawn, "noisy_max", "exponential_choice"), "noise")
-    curator = Curator(
-        Logged(LoopCounter(TEN_PEOPLE), look, log),
-        domain=TOWN,
-        distance=1,
-        accountant=Logged(Accountant(ONE), {"charge": "charge"}, log),
+    drawn = dict.fromkeys((name for name in dir(SeededNoise) if name[0] != "_"), "noise")
+    curator = curator_over(
+        Logged(LoopCounter(TEN_PEOPLE), dict.fromkeys(ENGINE, "look"), log),
+        accountant=Logged(Accountant(ONE, currency), {"charge": "charge"}, log),
         transcript=Logged(Transcript(), {"recall": "recall", "store": "store"}, log),
-        noise=Logged(SeededNoise(1), noise, log),
+        noise=Logged(SeededNoise(1), drawn, log),
     )
     EXAMPLES[kind](curator)
     # Sizes and totals of clusters, and two tables: one look for two answers, charged before.
@@ -155,21 +165,27 @@ def test_every_question_is_charged_counted_and_stored_in_order(kind: str) -> Non
 
 
 @every_question
-def test_a_refused_charge_counts_draws_and_stores_nothing(kind: str) -> None:
+def test_a_refused_charge_counts_draws_and_stores_nothing(kind, currency):
     counter, noise, transcript = FailingCounter(), RecordingNoise(), Transcript()
     curator = curator_over(
-        counter, epsilon=ONE - Fraction(1, 10**9), noise=noise, transcript=transcript
+        counter,
+        epsilon=ONE - Fraction(1, 10**9),
+        currency=currency,
+        noise=noise,
+        transcript=transcript,
     )
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(
+        BudgetExceeded, match="requested ρ=" if currency is ZCDP else "requested ε="
+    ):
         EXAMPLES[kind](curator)
     assert (counter.looks, noise.draws, len(transcript)) == (0, [], 0)
     assert curator.accountant.spends == ()
 
 
 @every_question
-def test_a_charge_stays_recorded_when_the_look_fails(kind: str) -> None:
+def test_a_charge_stays_recorded_when_the_look_fails(kind, currency):
     counter, transcript = FailingCounter(), Transcript()
-    curator = curator_over(counter, epsilon=ONE, transcript=transcript)
+    curator = curator_over(counter, epsilon=ONE, currency=currency, transcript=transcript)
     with pytest.raises(LookedAt):
         EXAMPLES[kind](curator)
     assert (counter.looks, len(transcript)) == (1, 0)
@@ -180,18 +196,20 @@ def test_a_charge_stays_recorded_when_the_look_fails(kind: str) -> None:
 
 
 @every_question
-def test_an_answer_that_could_not_be_stored_is_not_returned(kind: str, tmp_path: Path) -> None:
+def test_an_answer_that_could_not_be_stored_is_not_returned(kind, currency, tmp_path):
     transcript = Transcript(tmp_path / "never begun")
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
+    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=currency, transcript=transcript)
     with pytest.raises(FileNotFoundError):
         EXAMPLES[kind](curator)
     assert curator.accountant.remaining == 0
 
 
 @every_question
-def test_what_is_returned_is_what_was_stored(kind: str) -> None:
+def test_what_is_returned_is_what_was_stored(kind, currency):
     transcript = Transcript()
-    returned = EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    returned = EXAMPLES[kind](
+        curator_over(TEN_PEOPLE, epsilon=ONE, currency=currency, transcript=transcript)
+    )
     stored = [record.answer for record in transcript.records]
     if kind in ("choose", "choose among"):
         among = PAIRS[-3 if kind == "choose" else -2 :]
@@ -208,11 +226,15 @@ def test_what_is_returned_is_what_was_stored(kind: str) -> None:
 
 
 @every_question
-def test_a_replay_charges_its_own_release_and_needs_no_rows(kind: str) -> None:
+def test_a_replay_charges_its_own_release_and_needs_no_rows(kind, currency):
     transcript = Transcript()
-    first = EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+    first = EXAMPLES[kind](
+        curator_over(TEN_PEOPLE, epsilon=ONE, currency=currency, transcript=transcript)
+    )
     noise = RecordingNoise()
-    replay = curator_over(None, epsilon=ONE, transcript=transcript.rewind(), noise=noise)
+    replay = curator_over(
+        None, epsilon=ONE, currency=currency, transcript=transcript.rewind(), noise=noise
+    )
     again = EXAMPLES[kind](replay)
     assert repr(again) == repr(first)
     assert noise.draws == []
@@ -220,9 +242,9 @@ def test_a_replay_charges_its_own_release_and_needs_no_rows(kind: str) -> None:
 
 
 @every_question
-def test_a_curator_without_rows_refuses_what_was_never_stored(kind: str) -> None:
+def test_a_curator_without_rows_refuses_what_was_never_stored(kind, currency):
     with pytest.raises(Damaged, match="needs a stored answer"):
-        EXAMPLES[kind](curator_over(None, epsilon=ONE))
+        EXAMPLES[kind](curator_over(None, epsilon=ONE, currency=currency))
 
 
 GAP = DependenceScore(np.zeros((3, 2), np.int64))
@@ -350,11 +372,19 @@ def test_different_questions_have_different_keys() -> None:
 
 
 @every_question
-def test_a_stored_answer_serves_no_other_distance(kind: str) -> None:
-    transcript = Transcript()
-    EXAMPLES[kind](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
+def test_a_stored_answer_serves_no_other_distance(kind, currency):
+    paid, transcript = {"epsilon": ONE, "currency": currency}, Transcript()
+    EXAMPLES[kind](curator_over(TEN_PEOPLE, transcript=transcript, **paid))
     with pytest.raises(OtherQuestion, match=r"the next stored answer"):
-        EXAMPLES[kind](curator_over(None, epsilon=ONE, distance=2, transcript=transcript.rewind()))
+        EXAMPLES[kind](curator_over(None, distance=2, transcript=transcript.rewind(), **paid))
+
+
+@pytest.mark.parametrize("kind", IN_RHO)
+def test_a_stored_answer_serves_no_other_currency(kind):
+    transcript = Transcript()
+    EXAMPLES[kind](curator_over(TEN_PEOPLE, currency=ZCDP, transcript=transcript))
+    with pytest.raises((OtherQuestion, BoundaryViolation)):
+        EXAMPLES[kind](curator_over(None, transcript=transcript.rewind()))
 
 
 @pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {"rows"}))
@@ -413,123 +443,151 @@ def test_one_scan_serves_all_levels_of_a_tree() -> None:
     assert looks == ["look"]
 
 
-def nodes(which: Nodes, depth: int, *columns: str) -> Question:
-    return lambda c: c.measure_nodes(columns, which, depth=depth, epsilon=ONE)
-
-
-def grid(cells: int, *columns: str) -> Question:
-    return lambda c: c.measure_grid(columns, cells=cells, epsilon=ONE)
-
-
-def choice(score: object, *names: str) -> Question:
-    return lambda c: c.choose("edge", {names: score}, epsilon=ONE)  # type: ignore[dict-item]
-
-
-def error(q: object, *names: str) -> Question:
-    return lambda c: c.measure_marginal_error({names: q}, epsilon=ONE)  # type: ignore[dict-item]
-
-
-def boxes(which: Prefixes, tree: BitTree = TREE) -> Question:
-    return lambda c: c.measure_boxes(tree, which, epsilon=ONE)
-
-
-def tree(which: BitTree, epsilon: object = ONE) -> Question:
-    return lambda c: c.open_tree(which, epsilon=epsilon)  # type: ignore[arg-type]
-
-
-def splits(bits: int, epsilon: object = ONE, which: BitTree = TREE) -> Question:
-    return lambda c: c.open_splits(which, bits=bits, epsilon=epsilon)  # type: ignore[arg-type]
-
-
-def rule(columns: tuple[str, ...], centres: object, weights: object) -> NearestCentre:
-    return NearestCentre(columns, centres, weights)  # type: ignore[arg-type]
-
-
-def distance(which: NearestCentre, *, clip: int = 1, shift: int = 0) -> Question:
-    return lambda c: c.measure_distance(which, clip=clip, shift=shift, epsilon=ONE)
-
-
-def clusters(*rules: NearestCentre, salt: int = 0) -> Question:
-    return lambda c: ask_clusters(c, list(rules), salt=salt)
-
-
-def residuals(*radii: int) -> Question:
-    return lambda c: c.measure_residuals(RULE, radii, epsilon=ONE)
-
-
-def classes(which: NearestCentre, attribute: str) -> Question:
-    return lambda c: c.measure_classes(which, attribute, epsilon=ONE)
-
-
 CHANGEABLE = BitTree(("x", "y"), [0, 1])  # type: ignore[arg-type]
 MANY = (1 << 24) + 1
 FIRST_BITS_LOST = Prefixes(np.array([1, 20], np.int32), np.array([1, (1 << 20) - 1], np.int32))
+ROOT_NODE = Nodes.root()
+OVERLAPPING = Nodes.concatenate([ROOT_NODE, ROOT_NODE.children(2)])
+FLAT = {pair: DependenceScore(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
+OWN = {PAIRS[0]: OwnScore()}
+PREDICTION = PredictedLabel("smokes", (1,), ("colour", "y"), ((-2, 1, 3), (0, 0, 1)), -1)
+NOT_A_PAIR = ("colour", "y")
+
+
+def along_x(centre: object, weight: object = 1024, *, name: str = "x") -> NearestCentre:
+    return NearestCentre((name,), ((centre,),), (weight,))  # type: ignore[arg-type]
+
+
+def in_clusters(*rules: NearestCentre, salt: int = 0) -> Question:
+    return lambda curator: ask_clusters(curator, list(rules), salt=salt)
+
+
+def predicted(**changes: object) -> Question:
+    return asks("measure_mistakes", replace(PREDICTION, **changes))  # type: ignore[arg-type]
+
+
 REFUSED: dict[str, Question] = {
-    "overlapping nodes": nodes(
-        Nodes.concatenate([Nodes.root(), Nodes.root().children(2)]), 1, "x", "y"
+    "overlapping nodes": asks("measure_nodes", ("x", "y"), OVERLAPPING, depth=1),
+    "a node twice": asks("measure_nodes", ("x",), Nodes.concatenate([ROOT_NODE] * 2), depth=1),
+    "nodes below the depth": asks("measure_nodes", ("x",), ROOT_NODE.children(1), depth=0),
+    "cells outside the tree": asks(
+        "measure_nodes", ("x",), Nodes(np.array([1]), np.array([2])), depth=1
     ),
-    "a node twice": nodes(Nodes.concatenate([Nodes.root()] * 2), 1, "x"),
-    "nodes below the depth": nodes(Nodes.root().children(1), 0, "x"),
-    "cells outside the tree": nodes(Nodes(np.array([1]), np.array([2])), 1, "x"),
-    "a tree above the cap": nodes(Nodes.root(), 13, "x", "y"),
-    "a negative depth": nodes(Nodes.root(), -1, "x"),
-    "a grid above the cap": grid(4097, "x", "y"),
-    "no cells": grid(0, "x"),
-    "an axis twice": grid(2, "x", "x"),
-    "no columns": grid(2),
-    "a grid over levels": grid(2, "colour"),
-    "an attribute twice": lambda c: c.measure(("colour", "colour"), epsilon=ONE),
-    "an attribute twice in a choice": choice(Independence(), "colour", "colour"),
-    "an attribute twice in an error": error(np.array([[1 << 16, 0], [0, 0]]), "smokes", "smokes"),
+    "a tree above the cap": asks("measure_nodes", ("x", "y"), ROOT_NODE, depth=13),
+    "a negative depth": asks("measure_nodes", ("x",), ROOT_NODE, depth=-1),
+    "a grid above the cap": asks("measure_grid", ("x", "y"), cells=4097),
+    "no cells": asks("measure_grid", ("x",), cells=0),
+    "an axis twice": asks("measure_grid", ("x", "x"), cells=2),
+    "no columns": asks("measure_grid", (), cells=2),
+    "a grid over levels": asks("measure_grid", ("colour",), cells=2),
+    "an attribute twice": asks("measure", ("colour", "colour")),
+    "an attribute twice in a choice": asks("choose", "edge", {("y", "y"): Independence()}),
+    "an attribute twice in an error": asks(
+        "measure_marginal_error", {("smokes", "smokes"): np.array([[1 << 16, 0], [0, 0]])}
+    ),
     "an attribute twice in a table": lambda c: c.tabulate({(): ONE, ("colour", "colour"): ONE}),
-    "attributes without cells": lambda c: c.measure(("x",), epsilon=ONE),
-    "an unknown attribute": lambda c: c.measure(("income",), epsilon=ONE),
-    "a score that a model brings along": choice(OwnScore(), "colour", "smokes"),
-    "no candidates": lambda c: c.choose("edge", {}, epsilon=ONE),
+    "attributes without cells": asks("measure", ("x",)),
+    "an unknown attribute": asks("measure", ("income",)),
+    "a score that a model brings along": asks("choose", "edge", OWN),
+    "no candidates": asks("choose", "edge", {}),
     "a table at no epsilon": lambda c: c.tabulate({(): ONE, ("y",): Fraction(0)}),
     "a table at a float epsilon": lambda c: c.tabulate({(): 1.0}),  # type: ignore[dict-item]
-    "no epsilon": lambda c: c.measure((), epsilon=Fraction(0)),
-    "negative epsilon": lambda c: c.measure((), epsilon=-ONE),
-    "a float epsilon": lambda c: c.measure((), epsilon=1.0),  # type: ignore[arg-type]
-    "no released marginals": lambda c: c.measure_marginal_error({}, epsilon=ONE),
-    "shares that do not add up": error(EVEN + 1, "colour"),
-    "negative shares": error(np.array([1 << 17, -(1 << 16), 0]), "colour"),
-    "shares of another shape": error(EVEN, "smokes"),
-    "shares of another kind of number": error(EVEN.astype(np.uint64), "colour"),
-    "boxes with keys of their own": boxes(OwnKeys(ROOT.depths, ROOT.bits)),
-    "overlapping boxes": boxes(Prefixes.concatenate([ROOT, HALVES])),
-    "boxes below the tree": boxes(ROOT.children(5)),
-    "boxes in 32 bits": boxes(FIRST_BITS_LOST, BitTree(("x", "y"), (0, 1) * 17)),
-    "too many boxes": boxes(Prefixes(np.full(MANY, 4), np.zeros(MANY, dtype=np.int64))),
-    "a tree whose columns can change": tree(BitTree(["x", "y"], (0, 1))),  # type: ignore[arg-type]
-    "a tree whose axes can change": tree(CHANGEABLE),
-    "a tree over levels": tree(BitTree(("colour",), (0,))),
-    "a tree over an axis twice": tree(BitTree(("x", "x"), (0,))),
-    "a tree at no epsilon": tree(TREE, Fraction(0)),
-    "a tree at a float epsilon": tree(TREE, 1.0),
-    "a tree whose share has too large a scale": tree(TREE, Fraction(1, 1 << 44)),
-    "splits of a tree whose axes can change": splits(1, which=CHANGEABLE),
-    "splits at no epsilon": splits(1, Fraction(0)),
-    "splits at a float epsilon": splits(1, 1.0),
-    "splits of too large a scale": splits(1, Fraction(1, 1 << 55)),
-    "splits into nothing more": splits(0),
-    "splits into 32": splits(5),
-    "distances over levels": distance(rule(("colour",), ((0,),), (1,))),
-    "distances over an axis twice": distance(rule(("x", "x"), ((0, 0),), (1, 1))),
-    "a clip of nothing": distance(RULE, clip=7, shift=3),
-    "a weight that is not whole": distance(rule(("x",), ((0,),), (0.5,)), clip=9),
-    "clusters without rules": clusters(),
-    "clusters of two sizes": clusters(RULE, rule(("x",), ((0,), (1,)), (1024,))),
-    "clusters over two axes": clusters(RULE, ALONG_Y),
-    "clusters under two weights": clusters(RULE, rule(("x",), ((0,),), (1,))),
-    "clusters over levels": clusters(rule(("colour",), ((0,),), (1,))),
-    "a negative salt": clusters(RULE, salt=-1),
-    "a centre that is not whole": clusters(rule(("x",), ((0.5,),), (1024,))),
-    "a radius of nothing": residuals(0),
-    "a radius too few": residuals(),
-    "a centre nowhere": classes(rule(("x",), ((float("nan"),),), (1024,)), "colour"),
-    "too many classes": classes(rule(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes"),
-    "classes without cells": classes(RULE, "x"),
+    "no epsilon": partial(asks("measure", ()), epsilon=Fraction(0)),
+    "negative epsilon": partial(asks("measure", ()), epsilon=-ONE),
+    "a float epsilon": partial(asks("measure", ()), epsilon=1.0),
+    "no released marginals": asks("measure_marginal_error", {}),
+    "shares that do not add up": asks("measure_marginal_error", {("colour",): EVEN + 1}),
+    "negative shares": asks(
+        "measure_marginal_error", {("colour",): np.array([1 << 17, -(1 << 16), 0])}
+    ),
+    "shares of another shape": asks("measure_marginal_error", {("smokes",): EVEN}),
+    "shares of another kind of number": asks(
+        "measure_marginal_error", {("colour",): EVEN.astype(np.uint64)}
+    ),
+    "boxes with keys of their own": asks("measure_boxes", TREE, OwnKeys(ROOT.depths, ROOT.bits)),
+    "overlapping boxes": asks("measure_boxes", TREE, Prefixes.concatenate([ROOT, HALVES])),
+    "boxes below the tree": asks("measure_boxes", TREE, ROOT.children(5)),
+    "boxes in 32 bits": asks("measure_boxes", BitTree(("x", "y"), (0, 1) * 17), FIRST_BITS_LOST),
+    "too many boxes": asks(
+        "measure_boxes", TREE, Prefixes(np.full(MANY, 4), np.zeros(MANY, dtype=np.int64))
+    ),
+    "a tree whose columns can change": asks("open_tree", BitTree(["x", "y"], (0, 1))),  # type: ignore[arg-type]
+    "a tree whose axes can change": asks("open_tree", CHANGEABLE),
+    "a tree over levels": asks("open_tree", BitTree(("colour",), (0,))),
+    "a tree over an axis twice": asks("open_tree", BitTree(("x", "x"), (0,))),
+    "a tree at no epsilon": partial(asks("open_tree", TREE), epsilon=Fraction(0)),
+    "a tree at a float epsilon": partial(asks("open_tree", TREE), epsilon=1.0),
+    "a tree whose share has too large a scale": partial(
+        asks("open_tree", TREE), epsilon=Fraction(1, 1 << 44)
+    ),
+    "splits of a tree whose axes can change": asks("open_splits", CHANGEABLE, bits=1),
+    "splits at no epsilon": partial(asks("open_splits", TREE, bits=1), epsilon=Fraction(0)),
+    "splits at a float epsilon": partial(asks("open_splits", TREE, bits=1), epsilon=1.0),
+    "splits of too large a scale": partial(
+        asks("open_splits", TREE, bits=1), epsilon=Fraction(1, 1 << 55)
+    ),
+    "splits into nothing more": asks("open_splits", TREE, bits=0),
+    "splits into 32": asks("open_splits", TREE, bits=5),
+    "distances over levels": asks(
+        "measure_distance", along_x(0, 1, name="colour"), clip=1, shift=0
+    ),
+    "distances over an axis twice": asks(
+        "measure_distance", NearestCentre(("x", "x"), ((0, 0),), (1, 1)), clip=1, shift=0
+    ),
+    "a clip of nothing": asks("measure_distance", RULE, clip=7, shift=3),
+    "a weight that is not whole": asks("measure_distance", along_x(0, 0.5), clip=9, shift=0),
+    "clusters without rules": in_clusters(),
+    "clusters of two sizes": in_clusters(RULE, NearestCentre(("x",), ((0,), (1,)), (1024,))),
+    "clusters over two axes": in_clusters(RULE, ALONG_Y),
+    "clusters under two weights": in_clusters(RULE, along_x(0, 1)),
+    "clusters over levels": in_clusters(along_x(0, 1, name="colour")),
+    "a negative salt": in_clusters(RULE, salt=-1),
+    "a centre that is not whole": in_clusters(along_x(0.5)),
+    "a radius of nothing": asks("measure_residuals", RULE, (0,)),
+    "a radius too few": asks("measure_residuals", RULE, ()),
+    "a centre nowhere": asks("measure_classes", along_x(float("nan")), "colour"),
+    "too many classes": asks(
+        "measure_classes", NearestCentre(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes"
+    ),
+    "classes without cells": asks("measure_classes", RULE, "x"),
+    "no scores": asks_scores("measure_all", {}),
+    "a score of one's own": asks_scores("measure_all", OWN),
+    "a gap of another shape": asks_scores("measure_all", {PAIRS[1]: FLAT[PAIRS[0]]}),
+    "an attribute twice in scores": asks_scores("measure_all", {("y", "y"): Independence()}),
+    "a score of the number of rows": asks_scores("measure_all", {(): Independence()}),
+    "a score of an unknown attribute": asks_scores("measure_all", {("y", "z"): Independence()}),
+    "mutual information of private rows": asks_scores(
+        "measure_all", {PAIRS[0]: MutualInformation(10)}
+    ),
+    "F of private rows": asks_scores("measure_all", {PAIRS[1]: FScore()}),
+    "scores at no amount": partial(asks_scores("measure_all", FLAT), epsilon=Fraction(0)),
+    "scores at a float amount": partial(asks_scores("measure_total", FLAT), epsilon=0.5),
+    "a choice among none": asks_scores("choose", FLAT, "edge", []),
+    "a choice of one twice": asks_scores("choose", FLAT, "edge", [PAIRS[0]] * 2),
+    "a choice of another": asks_scores("choose", FLAT, "edge", [NOT_A_PAIR]),
+    "a penalty of another": asks_scores("choose", FLAT, "edge", PAIRS, penalties={NOT_A_PAIR: 1}),
+    "a penalty that is not whole": asks_scores(
+        "choose", FLAT, "edge", PAIRS, penalties={PAIRS[0]: 0.5}
+    ),
+    "a penalty beyond int64": asks_scores(
+        "choose", FLAT, "edge", PAIRS, penalties={PAIRS[0]: 1 << 62}
+    ),
+    "a predicted column twice": predicted(columns=("y", "y"), weights=((0, 0, 0), (0, 0, 0))),
+    "a predicted weight missing": predicted(weights=((-2, 1), (0, 0, 1))),
+    "the weights of a predicted column missing": predicted(weights=((-2, 1, 3),)),
+    "a predicted weight that is not whole": predicted(weights=((-2, 1, 3.0), (0, 0, 1))),
+    "a truth for a predicted weight": predicted(weights=((-2, 1, True), (0, 0, 1))),
+    "a predicted number of NumPy": predicted(intercept=np.int64(1)),
+    "a predicted weight too large": predicted(intercept=-MAX_WEIGHT - 1),
+    "predicted weights that can change": predicted(weights=([-2, 1, 3], (0, 0, 1))),
+    "predicted columns that can change": predicted(columns=["colour", "y"]),
+    "predicted codes that can change": predicted(positive=[1]),
+    "a predicted code that is not there": predicted(positive=(2,)),
+    "a predicted code below zero": predicted(positive=(-1,)),
+    "a predicted target that is not there": predicted(target="age"),
+    "a predicted target without cells": predicted(target="x"),
+    "predicted by a column without cells": predicted(columns=("colour", "x")),
+    "predicted by a column that is not there": predicted(columns=("colour", "age")),
 }
 
 
@@ -576,22 +634,26 @@ def test_a_choice_costs_twice_its_largest_reach_over_its_scale() -> None:
     assert spend.epsilon == Fraction(2 * spend.sensitivity) / noise.draws[0].scale == 1
 
 
-@pytest.mark.parametrize("kind", QUESTIONS)
-def test_no_person_moves_an_answer_by_more_than_what_is_paid_for(kind: str) -> None:
-    fuzz_sensitivity(QUESTIONS[kind])
+@every_strategy
+def test_no_person_moves_an_answer_by_more_than_what_is_paid_for(kind, currency):
+    fuzz_sensitivity(QUESTIONS[kind], currency=currency)
 
 
-@pytest.mark.parametrize("kind", QUESTIONS)
-def test_half_the_sensitivity_is_caught(kind: str) -> None:
+@every_strategy
+def test_half_the_sensitivity_is_caught(kind, currency):
     with pytest.raises(AssertionError):
-        fuzz_sensitivity(QUESTIONS[kind], share=Fraction(1, 2))
+        fuzz_sensitivity(QUESTIONS[kind], currency=currency, share=Fraction(1, 2))
 
 
 NONE_RED = np.array([0, 1 << 15, 1 << 15])
 AT_REACH: dict[str, tuple[Question, list[Row], list[tuple[int, int]]]] = {
-    "marginal error": (error(NONE_RED, "colour"), [TEN_PEOPLE[0]], [(1 << 17, 1 << 17)]),
+    "marginal error": (
+        asks("measure_marginal_error", {("colour",): NONE_RED}),
+        [TEN_PEOPLE[0]],
+        [(1 << 17, 1 << 17)],
+    ),
     "a clipped distance": (
-        distance(RULE, clip=1 << 20, shift=8),
+        asks("measure_distance", RULE, clip=1 << 20, shift=8),
         [TEN_PEOPLE[0]] * 3,
         [(3 << 12, 3 << 12)],
     ),

@@ -1,11 +1,7 @@
-from dataclasses import replace
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
-from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.rules import MAX_WEIGHT, PredictedLabel
+from dp_pipeline.gate.rules import PredictedLabel
 from dp_pipeline.metrics.classification import train
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
@@ -40,44 +36,3 @@ def test_a_classifier_of_any_rows_is_a_rule_that_answers_like_it(people: str):
     rule.require_exact(TOWN)
     right = int((classifier.answers(columns, rows=len(rows)) == answers).sum())
     assert counter.mistakes(rule).open_at_the_gate().tolist() == [right, len(rows) - right]
-
-
-REFUSED = {
-    "a column twice": replace(RULE, columns=("y", "y"), weights=((0, 0, 0), (0, 0, 0))),
-    "a weight missing": replace(RULE, weights=((-2, 1), (0, 0, 1))),
-    "the weights of a column missing": replace(RULE, weights=((-2, 1, 3),)),
-    "a weight that is not whole": replace(RULE, weights=((-2, 1, 3.0), (0, 0, 1))),  # type: ignore[arg-type]
-    "a truth for a weight": replace(RULE, weights=((-2, 1, True), (0, 0, 1))),
-    "a number of NumPy": replace(RULE, intercept=np.int64(1)),  # type: ignore[arg-type]
-    "a weight too large": replace(RULE, intercept=-MAX_WEIGHT - 1),
-    "weights that can change": replace(RULE, weights=([-2, 1, 3], (0, 0, 1))),  # type: ignore[arg-type]
-    "columns that can change": replace(RULE, columns=["colour", "y"]),  # type: ignore[arg-type]
-    "codes that can change": replace(RULE, positive=[1]),  # type: ignore[arg-type]
-    "a code that the target does not have": replace(RULE, positive=(2,)),
-    "a code below zero": replace(RULE, positive=(-1,)),
-}
-
-
-@pytest.mark.parametrize("rule", REFUSED.values(), ids=REFUSED.keys())
-@pytest.mark.parametrize("people", ["nobody", "ten people"])
-def test_an_inexact_rule_is_refused_before_any_charge(rule, people):
-    curator = curator_over(AWKWARD[people])
-    with pytest.raises(BoundaryViolation, match=r"predicted"):
-        curator.measure_mistakes(rule, epsilon=Fraction(1))
-    assert curator.accountant.spends == ()
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        replace(RULE, target="age"),
-        replace(RULE, target="x"),
-        replace(RULE, columns=("colour", "x")),
-        replace(RULE, columns=("colour", "age")),
-    ],
-)
-def test_attributes_without_cells_are_refused(rule):
-    curator = curator_over(TEN_PEOPLE)
-    with pytest.raises(DeclarationError):
-        curator.measure_mistakes(rule, epsilon=Fraction(1))
-    assert curator.accountant.spends == ()

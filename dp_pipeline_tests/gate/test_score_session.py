@@ -3,29 +3,24 @@
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dp_pipeline.config.encoding import IntArray
-from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.gate import selection
 from dp_pipeline.gate import selection as candidates_file
 from dp_pipeline.gate.counter import Sealed
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import (
     UNIT,
     DependenceScore,
-    FScore,
     Independence,
-    MutualInformation,
     Score,
 )
 from dp_pipeline.gate.selection import MAX_SCORE, ScoreSession
-from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import ONE, PAIRS, moved
-from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
 FLAT = {pair: DependenceScore(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
@@ -103,23 +98,6 @@ def test_no_tables_cost_nothing() -> None:
     assert curator.accountant.spends == ()
 
 
-def test_an_interrupted_tabulation_draws_what_is_missing() -> None:
-    amounts = {("colour",): ONE / 4, (): ONE / 4, ("smokes", "y"): ONE / 2}
-    whole = Transcript()
-    first = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=whole).tabulate(amounts)
-    for answered in range(4):
-        part, noise = Transcript(), RecordingNoise(ForcedNoise(1))
-        for record in whole.records[:answered]:
-            part.store(record.question, record.answer)
-        rows = TEN_PEOPLE if answered < 3 else None
-        curator = curator_over(rows, epsilon=ONE, transcript=part.rewind(), noise=noise)
-        again = curator.tabulate(amounts)
-        assert len(noise.draws) == 3 - answered
-        for one, other in zip(again[:answered], first, strict=False):
-            assert np.array_equal(one.table, other.table)
-        assert curator.accountant.remaining == 0
-
-
 ASKED: dict[str, Callable[[ScoreSession], object]] = {
     "all": lambda one: one.measure_all(amount=ONE),
     "together": lambda one: one.measure_together(epsilon=ONE),
@@ -181,61 +159,6 @@ def test_a_session_shows_no_score_and_is_not_stored() -> None:
         pickle.dumps(session._exact._counts)
     shown = " ".join(f"{var!r}" for name, var in vars(session).items() if name != "_executor")
     assert str(10 * UNIT) not in shown
-
-
-class OwnScore(DependenceScore):
-    """A score that nobody has proven."""
-
-    def linf(self, rows_per_unit: int) -> int:
-        return rows_per_unit
-
-
-def asked_of_all(question: Callable[[ScoreSession], object]) -> Callable[[Curator], object]:
-    return lambda curator: question(curator.open_scores(FLAT))
-
-
-REFUSED: dict[str, Callable[[Curator], object]] = {
-    "no candidates": lambda one: one.open_scores({}),
-    "a score of one's own": lambda one: one.open_scores(
-        {PAIRS[0]: OwnScore(np.zeros((3, 2), np.int64))}
-    ),
-    "a gap of another shape": lambda one: one.open_scores({PAIRS[1]: FLAT[PAIRS[0]]}),
-    "an attribute twice": lambda one: one.open_scores({("y", "y"): Independence()}),
-    "a score of the number of rows": lambda one: one.open_scores({(): Independence()}),
-    "an unknown attribute": lambda one: one.open_scores({("y", "z"): Independence()}),
-    "mutual information of private rows": lambda one: one.open_scores(
-        {PAIRS[0]: MutualInformation(10)}
-    ),
-    "F of private rows": lambda one: one.open_scores({PAIRS[1]: FScore()}),
-    "no amount": asked_of_all(lambda one: one.measure_all(amount=Fraction(0))),
-    "a float amount": asked_of_all(lambda one: one.measure_total(amount=0.5)),  # type: ignore[arg-type]
-    "a choice among none": asked_of_all(lambda one: one.choose("edge", [], amount=ONE)),
-    "a choice of one twice": asked_of_all(
-        lambda one: one.choose("edge", [PAIRS[0], PAIRS[0]], amount=ONE)
-    ),
-    "a choice of another": asked_of_all(
-        lambda one: one.choose("edge", [("colour", "y")], amount=ONE)
-    ),
-    "a penalty of another": asked_of_all(
-        lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={("colour", "y"): 1})
-    ),
-    "a penalty that is not whole": asked_of_all(
-        lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={PAIRS[0]: 0.5})  # type: ignore[dict-item]
-    ),
-    "a penalty beyond int64": asked_of_all(
-        lambda one: one.choose("edge", PAIRS, amount=ONE, penalties={PAIRS[0]: 1 << 62})
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_proven_is_refused_before_any_charge(name: str) -> None:
-    counter = CountedCounter(TEN_PEOPLE)
-    curator = curator_over(counter)
-    with pytest.raises((BoundaryViolation, DeclarationError)) as refused:
-        REFUSED[name](curator)
-    assert len(str(refused.value).splitlines()) == 1
-    assert (counter.asked, curator.accountant.spends) == ([], ())
 
 
 def test_candidates_do_not_change_after_they_are_opened() -> None:
