@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy import stats
+
+from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
 
 ALARM = 1e-8
 """False-alarm rate of one statistical test. Fewer than 100 of them in this folder draw fresh
@@ -15,6 +18,9 @@ randomness, so the family-wise rate is below 1e-6; the seeded ones give the same
 Every bin below expects 50 draws and more, where the chi-square tail is good to a small factor."""
 
 SCALES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(10), Fraction(1000)]
+
+SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+by_source = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 
 Cdf = Callable[[NDArray[np.int64], Fraction], NDArray[np.float64]]
 

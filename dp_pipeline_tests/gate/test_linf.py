@@ -12,11 +12,9 @@ from scipy import stats
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import samplers
 from dp_pipeline.gate.mechanisms import MAX_LINF_SIZE, linf_scale, measure_linf
-from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
+from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.results.accountant import LINF, Spend
-from dp_pipeline_tests.gate.distributions import ALARM, fit
-
-SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
+from dp_pipeline_tests.gate.distributions import ALARM, SOURCES, by_source, fit
 
 
 def drawn(source: NoiseSource, size: int, scale: Fraction, times: int) -> np.ndarray:
@@ -45,7 +43,7 @@ def probability_of(vectors: np.ndarray, scale: Fraction) -> float:
     return float(stats.chisquare(counted, expected).pvalue)
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
+@by_source
 @pytest.mark.parametrize(("size", "scale"), [(2, Fraction(1)), (3, Fraction(1, 2))])
 def test_every_vector_has_its_probability(source: NoiseSource, size: int, scale: Fraction) -> None:
     assert probability_of(drawn(source, size, scale, 1200), scale) > ALARM
@@ -107,7 +105,7 @@ def test_a_wrong_sampler_is_caught(mutant, monkeypatch: pytest.MonkeyPatch) -> N
     assert probability_of(drawn(SeededNoise(6), 2, Fraction(1), 1200), Fraction(1)) < ALARM
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
+@by_source
 def test_nothing_is_nothing_and_ends_are_cut(source: NoiseSource) -> None:
     assert source.discrete_linf(np.zeros(0, np.int64), Fraction(1)).shape == (0,)
     ends = np.array([np.iinfo(np.int64).max, np.iinfo(np.int64).min])

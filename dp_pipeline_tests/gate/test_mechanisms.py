@@ -24,9 +24,10 @@ from dp_pipeline.gate.mechanisms import (
     measure_linf,
     refine,
 )
-from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
+    by_source,
     exponential_probabilities,
     fit,
     gaussian_cdf,
@@ -35,7 +36,6 @@ from dp_pipeline_tests.gate.distributions import (
 )
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
-SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 ONE = Fraction(1)
 
 
@@ -73,18 +73,13 @@ def test_the_variance_is_exact_and_the_scale_near_its_root(distance: int, rho: F
     assert rho * (1 - Fraction(2, 10**9)) < distance**2 / (2 * scale**2) <= rho
 
 
-@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
-def test_a_gaussian_measure_adds_noise_of_its_variance(noise) -> None:
+@by_source
+def test_a_measure_is_its_counts_plus_noise_of_its_size(source) -> None:
     counts = np.arange(30_000).reshape(100, 300)
-    noisy = measure_gaussian(counts, l2_squared=3, rho=Fraction(3, 8), noise=noise)
-    assert fit((noisy - counts).ravel(), Fraction(4), gaussian_cdf) > ALARM
-
-
-@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
-def test_a_measure_is_its_counts_plus_noise_of_its_scale(noise) -> None:
-    counts = np.arange(30_000).reshape(100, 300)
-    noisy = measure(counts, l1=3, epsilon=Fraction(3, 2), noise=noise)
+    noisy = measure(counts, l1=3, epsilon=Fraction(3, 2), noise=source)
     assert fit((noisy - counts).ravel(), Fraction(2)) > ALARM
+    noisy = measure_gaussian(counts, l2_squared=3, rho=Fraction(3, 8), noise=source)
+    assert fit((noisy - counts).ravel(), Fraction(4), gaussian_cdf) > ALARM
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
@@ -94,9 +89,9 @@ def test_every_integer_type_is_measured_as_int64(dtype: type) -> None:
     assert noisy.tolist() == [100, 7]
 
 
-@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
-def test_a_measure_of_nothing_is_an_empty_answer(noise) -> None:
-    noisy = measure(np.zeros((3, 0), np.int64), l1=1, epsilon=ONE, noise=noise)
+@by_source
+def test_a_measure_of_nothing_is_an_empty_answer(source) -> None:
+    noisy = measure(np.zeros((3, 0), np.int64), l1=1, epsilon=ONE, noise=source)
     assert noisy.shape == (3, 0)
     assert noisy.dtype == np.int64
 
@@ -120,15 +115,10 @@ def worst_choice(probabilities, scale: float) -> float:
 
 @pytest.mark.parametrize("probabilities", [noisy_max_probabilities, permute_and_flip_probabilities])
 def test_a_choice_costs_at_most_its_epsilon_by_enumeration(probabilities) -> None:
-    scale = choice_scale(linf=1, epsilon=ONE)
-    worst = worst_choice(probabilities, float(scale))
-    assert 0.8 < worst <= 1 + 1e-9
-
-
-@pytest.mark.parametrize("probabilities", [noisy_max_probabilities, permute_and_flip_probabilities])
-def test_a_choice_without_the_factor_two_is_caught(probabilities) -> None:
-    without_two = float(choice_scale(linf=1, epsilon=ONE) / 2)
-    assert worst_choice(probabilities, without_two) > 1.5
+    scale = float(choice_scale(linf=1, epsilon=ONE))
+    assert 0.8 < worst_choice(probabilities, scale) <= 1 + 1e-9
+    # A mutant: without the factor two.
+    assert worst_choice(probabilities, scale / 2) > 1.5
 
 
 def test_the_bound_of_a_choice_is_reached() -> None:
@@ -275,11 +265,11 @@ def test_a_refusal_shows_no_value_of_the_answers() -> None:
     assert "4321" not in str(refused.value)
 
 
-@pytest.mark.parametrize("noise", SOURCES, ids=lambda source: source.name)
-def test_a_scale_beyond_2_to_the_55_is_refused(noise) -> None:
+@by_source
+def test_a_scale_beyond_2_to_the_55_is_refused(source) -> None:
     with pytest.raises(BoundaryViolation, match="at most 2\\^55"):
-        measure(np.zeros(0, np.int64), l1=2**36, epsilon=Fraction(1, 10**6), noise=noise)
+        measure(np.zeros(0, np.int64), l1=2**36, epsilon=Fraction(1, 10**6), noise=source)
     with pytest.raises(BoundaryViolation, match="at most 2\\^110"):
-        measure_gaussian(np.zeros(0, np.int64), l2_squared=2**112, rho=ONE, noise=noise)
+        measure_gaussian(np.zeros(0, np.int64), l2_squared=2**112, rho=ONE, noise=source)
     with pytest.raises(BoundaryViolation, match="at most 2\\^55"):
-        choose_exponential(np.zeros(1, np.int64), linf=2**56, rho=ONE, noise=noise)
+        choose_exponential(np.zeros(1, np.int64), linf=2**56, rho=ONE, noise=source)

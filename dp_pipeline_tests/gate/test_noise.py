@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import stats
 
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
@@ -30,6 +31,9 @@ from dp_pipeline.gate.samplers import UniformIntegers, geometric_noise, saturati
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
     SCALES,
+    SOURCES,
+    by_source,
+    exponential_probabilities,
     fit,
     fit_of_choices,
     gaussian_cdf,
@@ -40,11 +44,9 @@ from dp_pipeline_tests.gate.distributions import (
     same,
 )
 
-SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 OURS = SOURCES[1:]
 INT64 = np.iinfo(np.int64)
 
-by_source = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 by_our_source = pytest.mark.parametrize("source", OURS, ids=lambda source: source.name)
 by_scale = pytest.mark.parametrize("scale", SCALES, ids=str)
 
@@ -112,14 +114,6 @@ def minus_zero_kept(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     return draws(SeededNoise(6), many, Fraction(1))
 
 
-def ten_percent_too_little(many: int, _: pytest.MonkeyPatch) -> IntArray:
-    return draws(SeededNoise(6), many, Fraction(9, 10))
-
-
-def rounded_float_laplace(many: int, _: pytest.MonkeyPatch) -> IntArray:
-    return np.rint(np.random.default_rng(6).laplace(size=many)).astype(np.int64)
-
-
 def even_rounds_say_yes(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     right = samplers.bernoulli_exp
 
@@ -130,14 +124,6 @@ def even_rounds_say_yes(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     return draws(SeededNoise(6), many, Fraction(1))
 
 
-def one_percent_too_little_deviation(many: int, _: pytest.MonkeyPatch) -> IntArray:
-    return draws(SeededNoise(6), many, Fraction(98, 100), ADDED[1])
-
-
-def rounded_float_gaussian(many: int, _: pytest.MonkeyPatch) -> IntArray:
-    return np.rint(np.random.default_rng(6).normal(size=many)).astype(np.int64)
-
-
 def every_proposal_kept(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     patch.setattr(samplers, "_accepted_gaussian", lambda proposed, *_: proposed)
     return draws(SeededNoise(6), many, Fraction(1), ADDED[1])
@@ -145,26 +131,31 @@ def every_proposal_kept(many: int, patch: pytest.MonkeyPatch) -> IntArray:
 
 def exponent_doubled(many: int, patch: pytest.MonkeyPatch) -> IntArray:
     right = samplers.bernoulli_exp_of_any
-    patch.setattr(
-        samplers,
-        "bernoulli_exp_of_any",
-        lambda part, whole, uniform: right(2 * part, whole, uniform),
-    )
+    patch.setattr(samplers, right.__name__, lambda part, *given: right(2 * part, *given))
     return draws(SeededNoise(6), many, Fraction(1), ADDED[1])
 
 
-OF_LAPLACE = (minus_zero_kept, ten_percent_too_little, rounded_float_laplace, even_rounds_say_yes)
-OF_GAUSSIAN = (
-    one_percent_too_little_deviation,
-    rounded_float_gaussian,
-    every_proposal_kept,
-    exponent_doubled,
-)
+GENERATOR = np.random.default_rng(6)
+OF_LAPLACE: dict[str, Mutant] = {
+    "minus zero kept": minus_zero_kept,
+    "ten percent too little": lambda many, _: draws(SeededNoise(6), many, Fraction(9, 10)),
+    "rounded floats": lambda many, _: np.rint(GENERATOR.laplace(size=many)).astype(np.int64),
+    "even rounds say yes": even_rounds_say_yes,
+}
+OF_GAUSSIAN: dict[str, Mutant] = {
+    "a deviation one percent too small": lambda many, _: draws(
+        SeededNoise(6), many, Fraction(98, 100), ADDED[1]
+    ),
+    "rounded floats": lambda many, _: np.rint(GENERATOR.normal(size=many)).astype(np.int64),
+    "every proposal kept": every_proposal_kept,
+    "exponent doubled": exponent_doubled,
+}
+WRONG = [(mutant, laplace_cdf) for mutant in OF_LAPLACE.values()]
+WRONG += [(mutant, gaussian_cdf) for mutant in OF_GAUSSIAN.values()]
 
 
-@pytest.mark.parametrize("mutant", [*OF_LAPLACE, *OF_GAUSSIAN], ids=lambda one: one.__name__)
-def test_a_wrong_sampler_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    cdf = CDFS[ADDED[mutant in OF_GAUSSIAN]]
+@pytest.mark.parametrize(("mutant", "cdf"), WRONG, ids=[*OF_LAPLACE, *OF_GAUSSIAN])
+def test_a_wrong_sampler_is_caught(mutant, cdf, monkeypatch) -> None:
     assert fit(mutant(400_000, monkeypatch), Fraction(1), cdf) < ALARM
 
 
@@ -186,9 +177,9 @@ def test_uniform_integers_stay_below_any_bound(bound: int, size: int, seed: int)
 CANDIDATES = (5, 7, 7, 4)
 
 
-def chosen(source: NoiseSource, scores: tuple[int, ...], scale: Fraction) -> NDArray[np.int64]:
+def chosen(source, scores, scale, kind="noisy_max") -> NDArray[np.int64]:
     """How often each candidate is chosen in 3000 calls."""
-    picks = [source.noisy_max(np.array(scores), scale) for _ in range(3000)]
+    picks = [getattr(source, kind)(np.array(scores), scale) for _ in range(3000)]
     return np.bincount(picks, minlength=len(scores))
 
 
@@ -210,7 +201,61 @@ def test_a_noisy_max_with_half_the_noise_is_caught() -> None:
     assert fit_of_choices(counts, noisy_max_probabilities(CANDIDATES, 3.0)) < ALARM
 
 
-CHOICES = ("noisy_max", "exponential_choice")
+EXPONENTIAL = "exponential_choice"
+LAST_BITS = ((INT64.min, INT64.max, INT64.max - 5), Fraction(10))
+SCORED = [
+    (CANDIDATES, Fraction(3)),
+    (CANDIDATES, Fraction(1)),
+    ((-3, 0), Fraction(7, 3)),
+    (CANDIDATES, Fraction(3) + Fraction(1, 10**30)),  # Python integers
+    ((7 * 10**12, 5 * 10**12), Fraction(3 * 10**12 + 1, 1)),
+    LAST_BITS,
+    ((0, 2**56), Fraction(2**55)),
+]
+# Our two sources share a sampler, and OpenDP tests its own: what it is handed is asked below.
+CASES = [(SOURCES[2], *choice) for choice in SCORED]
+CASES += [(source, *one) for source in SOURCES[:2] for one in (SCORED[1], LAST_BITS)]
+
+
+@pytest.mark.parametrize(
+    ("source", "scores", "scale"), CASES, ids=lambda one: getattr(one, "name", str(one))
+)
+def test_a_choice_has_the_exact_probabilities(source, scores, scale):
+    chances = np.array(exponential_probabilities(tuple(map(int, scores)), float(scale)))
+    counts = chosen(source, scores, scale, EXPONENTIAL)
+    possible = chances * counts.sum() > 1e-6
+    assert counts[~possible].sum() == 0
+    assert fit_of_choices(counts[possible], list(chances[possible])) > ALARM
+
+
+def test_another_mechanism_than_the_exponential_is_caught(monkeypatch) -> None:
+    scores, expected = (0, 1), exponential_probabilities((0, 1), 1.0)
+    half_the_noise = chosen(SeededNoise(7), scores, Fraction(1, 2), EXPONENTIAL)
+    permute_and_flip = chosen(OpenDPNoise(), scores, Fraction(1))
+    for counts in (half_the_noise, permute_and_flip):
+        assert fit_of_choices(counts, expected) < ALARM
+    monkeypatch.setattr(samplers, "_gaps", lambda scores, _: scores * 0)
+    counts = chosen(SeededNoise(7), CANDIDATES, Fraction(1), EXPONENTIAL)
+    assert fit_of_choices(counts, exponential_probabilities(CANDIDATES, 1.0)) < ALARM
+
+
+@by_our_source
+def test_a_candidate_of_more_than_a_batch_has_its_probability(source: NoiseSource) -> None:
+    scores = np.zeros(6001, np.int64)
+    scores[4321] = 8700  # about as likely as the other 6,000 together
+    picks = np.array([source.exponential_choice(scores, Fraction(1000)) for _ in range(400)])
+    odds = math.exp(8.7) / 6000
+    the_one, others = int((picks == 4321).sum()), picks[picks != 4321]
+    assert stats.binomtest(the_one, 400, odds / (1 + odds)).pvalue > ALARM
+    assert stats.binomtest(int((others < 3000).sum()), others.size, 0.5).pvalue > ALARM
+
+
+def test_a_choice_among_100_000_candidates_is_fast() -> None:
+    scores = np.arange(10**5) * 10**9
+    assert SeededNoise(1).exponential_choice(scores, Fraction(10**12 + 39, 10**7 + 19)) == 99_999
+
+
+CHOICES = ("noisy_max", EXPONENTIAL)
 by_choice = pytest.mark.parametrize("kind", CHOICES)
 
 
@@ -228,17 +273,12 @@ def test_noisy_max_holds_at_the_ends_of_int64(source: NoiseSource) -> None:
     assert {source.noisy_max(scores, Fraction(10)) for _ in range(20)} == {1}
 
 
-def added(source: NoiseSource, kind: str, counts: NDArray[np.int64], size: Fraction) -> IntArray:
-    """Counts with noise of a scale or a variance."""
-    return getattr(source, kind)(counts, size)
-
-
 @by_kind
 @by_source
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,), (5,), (2, 3, 4)], ids=str)
 def test_noise_keeps_the_shape_and_its_input(source, kind, shape):
     counts = np.full(shape, 1000)
-    noisy = added(source, kind, counts, Fraction(3))
+    noisy = getattr(source, kind)(counts, Fraction(3))
     assert noisy.shape == shape
     assert noisy.dtype == np.int64
     assert not np.shares_memory(noisy, counts)
@@ -250,7 +290,7 @@ def test_noise_keeps_the_shape_and_its_input(source, kind, shape):
 def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource, kind: str) -> None:
     counts = np.arange(24).reshape(2, 3, 4) * 10**6
     for view in (counts.T, counts[:, ::-1, ::2], np.asfortranarray(counts)):
-        assert np.abs(added(source, kind, view, Fraction(2)) - view).max() < 1000
+        assert np.abs(getattr(source, kind)(view, Fraction(2)) - view).max() < 1000
 
 
 @by_kind
@@ -262,8 +302,8 @@ def test_noise_is_added_in_place_in_any_memory_layout(source: NoiseSource, kind:
 )
 def test_sums_saturate_at_the_ends_of_int64_and_never_wrap(kind, counts, power, seed):
     size = power if kind == "discrete_laplace" else power**2
-    noise = added(SeededNoise(seed), kind, np.zeros(len(counts), np.int64), size)
-    noisy = added(SeededNoise(seed), kind, np.array(counts, np.int64), size)
+    noise = getattr(SeededNoise(seed), kind)(np.zeros(len(counts), np.int64), size)
+    noisy = getattr(SeededNoise(seed), kind)(np.array(counts, np.int64), size)
     pairs = zip(counts, noise.tolist(), strict=True)
     assert noisy.tolist() == [min(max(c + x, int(INT64.min)), int(INT64.max)) for c, x in pairs]
 
@@ -291,7 +331,7 @@ def test_draws_of_any_size_stay_exact(draw, size: int, dtype: type, unit: int, l
 @pytest.mark.parametrize(("kind", "size"), [(ADDED[0], 10), (ADDED[1], 100)])
 def test_opendp_saturates_as_we_do(kind: str, size: int) -> None:
     ends = np.array([INT64.max] * 50 + [INT64.min] * 50)
-    noisy = added(OpenDPNoise(), kind, ends, Fraction(size))
+    noisy = getattr(OpenDPNoise(), kind)(ends, Fraction(size))
     assert noisy[:50].min() > INT64.max - 10**4
     assert noisy[50:].max() < INT64.min + 10**4
 
@@ -316,7 +356,7 @@ def test_a_size_of_noise_is_refused_by_its_public_value(source, kind, size, name
     for counts in (np.array([4321]), np.array([]).astype(int)):
         if counts.size or kind in ADDED:
             with pytest.raises(BoundaryViolation, match=name) as refusal:
-                added(source, kind, counts, size)
+                getattr(source, kind)(counts, size)
             assert "4321" not in str(refusal.value)
 
 
@@ -325,7 +365,7 @@ def test_the_smallest_sizes_add_nothing(source: NoiseSource) -> None:
     for tiny in (Fraction(1, 10**6), Fraction(1, 10**400)):
         for kind in ADDED:
             size = tiny if kind == "discrete_gaussian" else tiny / 10**4
-            assert added(source, kind, np.array([3, -5]), size).tolist() == [3, -5]
+            assert getattr(source, kind)(np.array([3, -5]), size).tolist() == [3, -5]
         for kind in CHOICES:
             assert getattr(source, kind)(np.array([3, 5, 4]), tiny) == 1
 
@@ -335,7 +375,7 @@ def test_the_smallest_sizes_add_nothing(source: NoiseSource) -> None:
 def test_a_source_refuses_what_is_not_an_integer_array(source: NoiseSource, kind: str) -> None:
     for counts in (np.array([1.0]), np.array([True]), np.array([1], object), [1]):
         with pytest.raises(BoundaryViolation, match="must hold integers"):
-            added(source, kind, counts, Fraction(1))  # type: ignore[arg-type]
+            getattr(source, kind)(counts, Fraction(1))  # type: ignore[arg-type]
 
 
 @by_choice
@@ -416,7 +456,7 @@ def test_opendp_is_not_imported_before_the_first_draw() -> None:
 def test_a_seed_gives_the_same_sequence_of_different_draws(kind: str) -> None:
     def two_draws(source: NoiseSource) -> list[list[int]]:
         zeros = np.zeros(1000, np.int64)
-        return [added(source, kind, zeros, SCALES[3]).tolist() for _ in range(2)]
+        return [getattr(source, kind)(zeros, SCALES[3]).tolist() for _ in range(2)]
 
     first, second = two_draws(SeededNoise(9))
     assert [first, second] == two_draws(SeededNoise(9))
@@ -428,7 +468,7 @@ def test_a_seed_gives_the_same_sequence_of_different_draws(kind: str) -> None:
 @pytest.mark.parametrize("source", SOURCES[:2], ids=lambda source: source.name)
 def test_noise_for_releases_never_repeats(source: NoiseSource, kind: str) -> None:
     zeros = np.zeros(1000, np.int64)
-    first, second = (added(type(source)(), kind, zeros, Fraction(100)) for _ in range(2))
+    first, second = (getattr(type(source)(), kind)(zeros, Fraction(100)) for _ in range(2))
     assert (first != second).any()  # equal by chance: below 1e-1000
 
 

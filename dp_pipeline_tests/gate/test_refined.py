@@ -24,13 +24,12 @@ from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.results.accountant import LAPLACE, REFINED
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.gate.distributions import ALARM, fit
+from dp_pipeline_tests.gate.distributions import ALARM, by_source, fit
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE
 
 ONE = Fraction(1)
 PAIR = ("colour", "smokes")
-SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 RHO = Currency(Fraction(1, 10**9))
 SCALES = [(Fraction(4), Fraction(2)), (Fraction(3), Fraction(14, 5)), (Fraction(5), Fraction(2, 3))]
 
@@ -66,7 +65,7 @@ def given(source: NoiseSource, z: int, scale: Fraction, finer: Fraction, times: 
     return source.refined_laplace(empty, empty + z, scale, finer)
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
+@by_source
 @pytest.mark.parametrize(("scale", "finer"), SCALES)
 @pytest.mark.parametrize("z", [0, 1, -1, 5, -12])
 def test_remaining_noise_has_its_conditional_distribution(source, scale, finer, z):
