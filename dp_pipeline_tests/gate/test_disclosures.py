@@ -11,7 +11,6 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.results.accountant import Accountant, Disclosure
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import curator_over
@@ -41,26 +40,14 @@ class Recorded:
     def __init__(self, accountant: Accountant) -> None:
         self._accountant, self._loop = accountant, LoopCounter(TEN_PEOPLE)
 
-    def bounds(self, *what: object) -> object:
+    def __getattr__(self, name: str) -> object:
         assert self._accountant.kind == "not-dp"
-        return self._loop.bounds(*what)
-
-    def records(self, *what: object) -> object:
-        assert self._accountant.kind == "not-dp"
-        return self._loop.records(*what)
+        return getattr(self._loop, name)
 
 
 def benchmark(counter: Counter | None, transcript: Transcript | None = None) -> Curator:
     """A curator over public rows."""
-    return Curator(
-        counter,
-        domain=TOWN,
-        distance=1,
-        accountant=Accountant(Fraction(1)),
-        transcript=Transcript() if transcript is None else transcript,
-        noise=SeededNoise(1),
-        benchmark=True,
-    )
+    return curator_over(counter, epsilon=Fraction(1), transcript=transcript, benchmark=True)
 
 
 @pytest.fixture(params=QUESTIONS.values(), ids=QUESTIONS.keys())

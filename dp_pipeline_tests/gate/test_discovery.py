@@ -1,7 +1,7 @@
 """What is discovered, what it costs, and what one person may change of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -54,7 +54,6 @@ def counter_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
 
 
 def accountant_of(spec: DatasetSpec) -> Accountant:
-    assert spec.discover is not None
     return Accountant(spec.discover.epsilon, delta=spec.discover.delta or Fraction(0))
 
 
@@ -131,7 +130,6 @@ def test_edges_are_distinct_multiples_of_the_unit(tmp_path: Path, unit: float) -
     rng = np.random.default_rng(1)
     for values in (rng.uniform(0, 100, 2000), rng.integers(0, 5, 2000), np.full(2000, 37.0)):
         edges = run(spec, [(float(value), "a", "p") for value in values])["x"].edges
-        assert edges is not None
         assert len(edges) <= 15
         assert list(edges) == sorted(set(edges))
         assert all(0 < edge < 100 for edge in edges)
@@ -143,19 +141,17 @@ def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, NUMBERS, "{epsilon: 20}")
     values = np.random.default_rng(2).lognormal(3, 1, 4000)
     full = spec.with_domain(run(spec, [(float(value), "a", "p") for value in values]))
-    cells = full.domain["x"].cells
-    assert cells is not None
     (box,) = full.domain.box(("x",))
-    counts = np.bincount(cells.encode(np.clip(values, box.lower, box.upper)), minlength=4)
+    counts = np.bincount(
+        full.domain["x"].cells.encode(np.clip(values, box.lower, box.upper)), minlength=4
+    )
     assert counts.min() > 850
 
 
 def test_a_value_of_most_rows_has_a_bin_of_its_own(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 16}}}", "{epsilon: 20}")
     gains = np.random.default_rng(3).integers(200, 800, 500).astype(float).tolist()
-    actual = run(spec, [(one, "a", "p") for one in [*gains, *[0.0] * 3500]])["x"]
-    assert actual.edges is not None
-    first, *others = actual.edges
+    first, *others = run(spec, [(gain, "a", "p") for gain in [*gains, *[0.0] * 3500]])["x"].edges
     assert first == 1.0
     # An eighth of the rows is for two of sixteen bins.
     assert len(others) == 1
@@ -165,18 +161,15 @@ def test_a_value_of_most_rows_has_a_bin_of_its_own(tmp_path: Path) -> None:
 def test_a_value_in_the_middle_is_cut_off_on_both_sides(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 100], bins: {quantiles: 8}}}", "{epsilon: 20}")
     hours = np.random.default_rng(4).integers(0, 100, 2000).astype(float).tolist()
-    actual = run(spec, [(one, "a", "p") for one in [*hours, *[40.0] * 2000]])["x"]
-    assert actual.edges is not None
-    assert {40.0, 41.0} <= set(actual.edges)
-    assert 5 <= len(actual.edges) <= 7
+    edges = run(spec, [(hour, "a", "p") for hour in [*hours, *[40.0] * 2000]])["x"].edges
+    assert {40.0, 41.0} <= set(edges)
+    assert 5 <= len(edges) <= 7
 
 
 def test_pieces_tell_where_rows_are_inside_of_bins(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 2}}}", "{epsilon: 20}")
     values = [*np.random.default_rng(5).uniform(0, 100, 4000).tolist(), *[999.0] * 100]
-    actual = run(spec, [(value, "a", "p") for value in values])["x"]
-    assert actual.pieces is not None
-    starts, rows = np.array(actual.pieces).T
+    starts, rows = np.array(run(spec, [(value, "a", "p") for value in values])["x"].pieces).T
     assert starts[0] == 0
     assert (np.diff(starts) > 0).all()
     assert (rows >= 0).all()
@@ -209,7 +202,6 @@ def test_a_rule_of_texts_is_of_all_rows_that_a_person_may_have(tmp_path: Path) -
     text = "{word: {levels: discover}}"
     spec = spec_of(tmp_path, text, "{epsilon: 1, delta: 0.001}", person=True)
     (look,) = discovery_queries(spec)
-    assert look.rule is not None
     assert len(look.rule.weights) == 2
     rows = [(1.0, word, f"p{index}") for index in range(200) for word in "ab"]
     assert run(spec, rows)["word"].levels == ("a", "b")
@@ -238,28 +230,20 @@ def test_a_charge_comes_before_any_look(tmp_path: Path) -> None:
         discover(spec, Unseen.empty(spec), no_delta, Transcript(), SeededNoise(1))
 
 
-@dataclass
-class Listening(RecordingNoise):
-    """Forced answers, kept with the exact ones: a possible run on every population."""
-
-    source: ForcedNoise = field(default_factory=lambda: ForcedNoise(1))
-
-
-def losses(spec: DatasetSpec, one: Sequence[Row], other: Sequence[Row], seed: int) -> list[float]:
-    """Of each draw, ln of how much likelier the same answers are over the one than the other."""
+def losses(spec, rows, others, seed) -> list[float]:
+    """Of each draw, ln of how much likelier the same answers are over the rows than the others."""
     draws = []
-    for rows in (one, other):
-        noise = Listening(source=ForcedNoise(seed, most=6000))
-        run(spec, rows, noise)
+    for people in (rows, others):
+        noise = RecordingNoise(ForcedNoise(seed, most=6000))
+        run(spec, people, noise)
         draws.append(noise.draws)
-    losses_ = []
     for first, second in zip(*draws, strict=True):
         assert first.scale == second.scale
         assert np.array_equal(first.answer, second.answer)
-        near = np.abs(first.answer - first.exact).sum()
-        far = np.abs(second.answer - second.exact).sum()
-        losses_.append(float((far - near) / first.scale))
-    return losses_
+    return [
+        float((np.abs(b.answer - b.exact).sum() - np.abs(a.answer - a.exact).sum()) / a.scale)
+        for a, b in zip(*draws, strict=True)
+    ]
 
 
 TOWN: list[Row] = crowd([0.5, 3.0, 12.5, -7.0], times=2)
@@ -290,10 +274,11 @@ def test_noise_of_a_row_for_persons_with_two_is_caught(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_the_domain_depends_on_noisy_answers_only(tmp_path: Path, seed: int) -> None:
     spec = spec_of(tmp_path, NUMBERS, "{epsilon: 1}")
-    said = []
-    for rows in (TOWN, [], crowd([1e9], times=50)):
-        said.append(str(run(spec, rows, ForcedNoise(seed, most=300)).to_facts()))
-    assert len(set(said)) == 1
+    domains = [
+        str(run(spec, rows, ForcedNoise(seed, most=300)).to_facts())
+        for rows in (TOWN, [], crowd([1e9], times=50))
+    ]
+    assert len(set(domains)) == 1
 
 
 def test_the_domain_of_too_few_rows_states_its_weakness(tmp_path: Path) -> None:
@@ -316,7 +301,6 @@ def test_quantiles_of_few_rows_are_one_bin_with_a_reason(tmp_path: Path, many: i
     weak = 0
     for seed in range(40):
         actual = run(spec, crowd([1.0, 4.0], times=many), SeededNoise(seed))["x"]
-        assert actual.edges is not None
         if actual.weak is not None:
             assert actual.weak.startswith("quantiles of x: the number of rows is less than its n")
             assert actual.edges == ()
@@ -433,3 +417,62 @@ def test_dates_are_discovered_from_years_with_rows() -> None:
     assert attribute.range == ("2024-01-01", "2026-12-31")
     assert attribute.labels()[0].startswith("[2024-01-01, 20")
     assert domain.warnings == ()
+
+
+SIXTEEN = [(index + 0.5, "a", "p") for index in range(16)] * 100
+"""A hundred rows in the middle of each unit."""
+
+
+def quantiles(unit: float = 1.0, *, many: int = 4) -> str:
+    return f"{{x: {{bounds: [0, 16], bins: {{quantiles: {many}}}, unit: {unit}}}}}"
+
+
+def test_without_noise_every_bin_has_as_many_rows(tmp_path: Path) -> None:
+    for many, edges in ((4, (4.0, 8.0, 12.0)), (2, (8.0,))):
+        spec = spec_of(tmp_path, quantiles(many=many), "{epsilon: 1000}")
+        assert run(spec, SIXTEEN)["x"].edges == edges
+
+
+def test_inside_of_a_box_a_cut_lies_where_its_rows_say(tmp_path: Path) -> None:
+    """The rows of a box that is not divided are taken to lie evenly."""
+    spec = spec_of(tmp_path, quantiles(0.25, many=2), "{epsilon: 1000}")
+    rows = [(8.0 + index / 400, "a", "p") for index in range(400)]
+    assert run(spec, rows)["x"].edges == (8.5,)
+
+
+def test_three_steps_of_a_tenth_are_three_tenths(tmp_path: Path) -> None:
+    text = "{x: {bounds: [0, 1.6], bins: {quantiles: 2}, unit: 0.1}}"
+    rows = [(index / 10 + 0.05, "a", "p") for index in range(6)] * 100
+    assert run(spec_of(tmp_path, text, "{epsilon: 1000}"), rows)["x"].edges == (0.3,)
+
+
+@pytest.mark.parametrize(
+    ("unit", "answer", "steps"),
+    [
+        pytest.param(1.0, 10_000, 1, id="boxes of one unit"),
+        pytest.param(0.5, 10_000, 2, id="boxes of two units"),
+        pytest.param(0.001, 10, 1, id="boxes of less rows than noise"),
+        pytest.param(0.05, 10_000, 3, id="boxes of many units and rows"),
+    ],
+)
+def test_a_box_is_divided_while_it_is_wide_and_heavy(tmp_path, unit, answer, steps):
+    noise = RecordingNoise(Same(1, answer))
+    run(spec_of(tmp_path, quantiles(unit), "{epsilon: 1}"), [], noise)
+    sizes = [draw.exact.shape for draw in noise.draws if draw.mechanism == LAPLACE]
+    assert [shape[1] for shape in sizes].count(16) == steps
+
+
+def test_of_two_measures_the_one_with_more_shares_counts_more(tmp_path: Path) -> None:
+    """A box that is not divided is measured with a quarter of the shares, then with the rest."""
+
+    class Twice(Same):
+        def discrete_laplace(self, counts: np.ndarray, _: Fraction) -> np.ndarray:
+            wanted = np.zeros(counts.shape, dtype=np.int64)
+            first = counts.shape[1] == 16
+            wanted.ravel()[0 if first else -1] = 1000
+            return wanted
+
+    (cut,) = (
+        run(spec_of(tmp_path, quantiles(many=2), "{epsilon: 1}"), [], Twice(1))["x"].edges or ()
+    )
+    assert cut == 15.0

@@ -17,10 +17,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.scores import DependenceScore, Independence
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.results.accountant import LINF, Accountant
+from dp_pipeline.results.accountant import LINF
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import RecordingNoise
+from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 
 MOST = 12
 Unit = tuple[int, tuple[tuple[int, int], ...]]
@@ -32,19 +31,14 @@ def attribute(name: str, size: int) -> Attribute:
 
 
 def domain(order: str = "") -> Domain:
-    attributes = (
-        attribute("region", 2),
-        attribute(SIZE, MOST),
-        attribute("age", 3),
-        attribute("sex", 2),
-    )
+    sizes = {"region": 2, SIZE: MOST, "age": 3, "sex": 2}
+    attributes = tuple(attribute(name, size) for name, size in sizes.items())
     return Domain(attributes, parts=Parts("persons", ("age", "sex"), MOST, order))
 
 
 def counter(units: Sequence[Unit], order: str = "") -> PartsCounter:
     """The counter of units that have a part; one without is no row."""
     declared = domain(order)
-    assert declared.parts is not None
     wide = declared.parts.of_units(declared)
     rows = [unit for unit in units if unit[1]]
     codes = {"region": [region for region, _ in rows], SIZE: [len(p) - 1 for _, p in rows]}
@@ -134,17 +128,10 @@ QUESTIONS: dict[str, Question] = {
 }
 
 
-def draws(units: Sequence[Unit], question: Question, order: str) -> RecordingNoise:
-    noise = RecordingNoise()
-    curator = Curator(
-        counter(units, order),
-        domain=domain(order),
-        distance=UNIT_WEIGHT,
-        accountant=Accountant(HALF),
-        transcript=Transcript(),
-        noise=noise,
-    )
-    question(curator)
+def draws(units, question, order) -> RecordingNoise:
+    noise, rows = RecordingNoise(), counter(units, order)
+    given = {"domain": domain(order), "distance": UNIT_WEIGHT, "epsilon": HALF}
+    question(curator_over(rows, noise=noise, **given))
     return noise
 
 
@@ -203,7 +190,5 @@ def test_pairs_are_of_attributes_of_parts_alone() -> None:
 def test_questions_without_a_proof_for_parts_are_refused() -> None:
     with pytest.raises(BoundaryViolation, match="not of derived ones"):
         counter([]).with_attributes({})
-    with pytest.raises(
-        BoundaryViolation, match="can be counted in tables alone, not by `occupied`"
-    ):
+    with pytest.raises(BoundaryViolation, match="in tables alone, not by `occupied`"):
         counter([]).occupied(("age",))

@@ -13,7 +13,8 @@ from scipy import stats
 
 from dp_pipeline.config.amounts import rho_of
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise, root_at_least
+from dp_pipeline.gate import texts
+from dp_pipeline.gate.noise import SeededNoise, root_at_least
 from dp_pipeline.gate.texts import (
     SINGLE_TEXT_WEIGHT,
     TextRule,
@@ -26,7 +27,7 @@ from dp_pipeline.gate.texts import (
     unpack_texts,
 )
 from dp_pipeline.results.accountant import GAUSSIAN_TEXTS, TRUNCATED_TEXTS, Accountant
-from dp_pipeline_tests.gate.distributions import ALARM, gaussian_cdf
+from dp_pipeline_tests.gate.distributions import ALARM, by_source, gaussian_cdf
 from dp_pipeline_tests.instruments import RecordingNoise
 
 TEXTS = ("a", "b", "c")
@@ -40,8 +41,6 @@ def rule_of(*, rows=1, persons=1, epsilon=ONE, delta=ONE / 50) -> TextRule:
 
 def kind_of(mechanism: str, *, rows: int, persons: int, delta: Fraction) -> TextRule:
     """The rule of one of the two mechanisms, whichever lets more texts leave."""
-    from dp_pipeline.gate import texts
-
     make = {TRUNCATED_TEXTS: texts._truncated_rule, GAUSSIAN_TEXTS: texts._gaussian_rule}
     return make[mechanism]("t", rows, persons, ONE, delta, 9)
 
@@ -137,32 +136,32 @@ def test_one_persons_text_leaves_with_probability_delta_at_most(mechanism: str) 
         assert chance(rule, 0) == 0
 
 
-def test_a_threshold_one_lower_is_caught() -> None:
-    delta = Fraction(1, 50)
-    rule = rule_of(delta=delta)
-    lower = replace(rule, threshold=rule.threshold - 1)
-    assert largest_mass(rule, 1, 1) <= delta < largest_mass(lower, 1, 1)
+DELTA = ONE / 50
+OF_THREE = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=DELTA)
+WRONG_RULES = {
+    "a threshold one lower": (rule_of(), {"threshold": rule_of().threshold - 1}, 1),
+    "a δ that is not divided among texts": (
+        OF_THREE,
+        {"threshold": noise_bound(OF_THREE.spend.scale, DELTA) + 1},
+        3,
+    ),
+    "a scale of one row for persons with three": (
+        OF_THREE,
+        {"spend": replace(OF_THREE.spend, scale=OF_THREE.spend.scale / 3)},
+        3,
+    ),
+}
 
 
-def test_a_delta_that_is_not_divided_among_texts_is_caught() -> None:
-    delta = Fraction(1, 50)
-    rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=delta)
-    undivided = replace(rule, threshold=noise_bound(rule.spend.scale, delta) + 1)
-    assert largest_mass(rule, 3, 1) <= delta
-    assert largest_mass(undivided, 3, 1) > delta
-
-
-def test_a_scale_of_one_row_for_persons_with_three_is_caught() -> None:
-    delta = Fraction(1, 50)
-    rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=delta)
-    cheap = replace(rule, spend=replace(rule.spend, scale=rule.spend.scale / 3))
-    assert largest_mass(cheap, 3, 1) > delta
+@pytest.mark.parametrize("name", WRONG_RULES)
+def test_a_wrong_rule_is_caught(name) -> None:
+    rule, changes, rows = WRONG_RULES[name]
+    assert largest_mass(rule, rows, 1) <= DELTA < largest_mass(replace(rule, **changes), rows, 1)
 
 
 def test_rows_counted_in_place_of_persons_are_caught() -> None:
-    rule = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=Fraction(1, 50))
     # One person with three rows of a text that nobody else has.
-    assert chance(rule, 1) <= 1 / 50 < chance(rule, 3)
+    assert chance(OF_THREE, 1) <= DELTA < chance(OF_THREE, 3)
 
 
 def test_the_most_noise_is_the_least_that_delta_allows() -> None:
@@ -208,23 +207,23 @@ def test_the_weighted_gaussian_meets_each_step_of_its_proof(persons: int) -> Non
         variance, weights = rule.spend.scale, rule.weights
         assert rule.spend.sensitivity == persons * SINGLE_TEXT_WEIGHT**2
         assert rule.spend.sensitivity / (2 * variance) <= rho_of(ONE, delta / 2)
-        for texts, weight in enumerate(weights, start=1):
-            assert texts * weight**2 <= SINGLE_TEXT_WEIGHT**2 < texts * (weight + 1) ** 2
+        for many, weight in enumerate(weights, start=1):
+            assert many * weight**2 <= SINGLE_TEXT_WEIGHT**2 < many * (weight + 1) ** 2
             # A text of hers alone leaves with this chance; her texts together with δ₂.
             alone = math.exp(-((rule.threshold - weight) ** 2) / (2 * variance))
-            assert texts * alone <= float(delta / (2 * persons)) * (1 + 1e-9)
+            assert many * alone <= float(delta / (2 * persons)) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("noise", [SeededNoise(1), ExactNoise(), OpenDPNoise()])
+@by_source
 @pytest.mark.parametrize("rows", [1, 30])
-def test_texts_of_many_leave_and_those_of_one_person_do_not(noise, rows: int) -> None:
+def test_texts_of_many_leave_and_those_of_one_person_do_not(source, rows) -> None:
     """One person's texts leave with probability 1e-9 at most."""
     rule = text_rule("t", rows=rows, persons=1, epsilon=ONE, delta=Fraction(1, 10**9), most=100)
     assert rule.spend.mechanism == (TRUNCATED_TEXTS if rows == 1 else GAUSSIAN_TEXTS)
     names = tuple(sorted(name.encode() for name in ("ö", "b", "alone", "")))
     counts = [1 if name == b"alone" else 10**6 for name in names]
     exact = np.concatenate([pack_texts(names), np.array(counts) * rule.weights[0]])
-    recorder = RecordingNoise(noise)
+    recorder = RecordingNoise(source)
     assert parse_texts(rule.select(exact, recorder)) == ("", "b", "ö")
     assert {draw.scale for draw in recorder.draws} == {rule.spend.scale}
 
@@ -268,8 +267,8 @@ def test_a_release_with_unspent_delta_is_refused() -> None:
 
 
 def test_packed_texts_are_the_same_again() -> None:
-    for texts in ((), (b"",), (b"", b"a", "köln".encode())):
-        again, rest = unpack_texts(np.concatenate([pack_texts(texts), np.array([4, 5])]))
-        assert (again, rest.tolist()) == (texts, [4, 5])
+    for packed in ((), (b"",), (b"", b"a", "köln".encode())):
+        again, rest = unpack_texts(np.concatenate([pack_texts(packed), np.array([4, 5])]))
+        assert (again, rest.tolist()) == (packed, [4, 5])
     with pytest.raises(BoundaryViolation):
         parse_texts(pack_texts((b"b", b"a")))

@@ -1,0 +1,274 @@
+"""Noise on all cells of a sparse table, as if all had been drawn; how many pass a threshold."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dp_pipeline.config.errors import BoundaryViolation
+from dp_pipeline.gate import sparse_sampler
+from dp_pipeline.gate.samplers import UniformIntegers
+from dp_pipeline.gate.sparse_sampler import (
+    MAX_CELLS,
+    MAX_THRESHOLD_SCALES,
+    expected_above_threshold,
+    invert_distribution,
+    sparse_laplace,
+    threshold_binomial,
+)
+from dp_pipeline_tests.gate.distributions import ALARM, by_source, laplace_cdf
+
+COUNTS = (0, 3, 0, 1)
+"""A table of four cells, two of them empty."""
+
+SCALE, THRESHOLD = Fraction(7, 3), 2
+DRAWS = 1000
+
+Outcome = tuple[int, ...]
+"""What each cell shows: 0 below the threshold, else 1, 2, … for the threshold, one more, …"""
+
+
+def chances(count: int) -> list[float]:
+    """P(what a cell with this count shows); the last is for everything larger."""
+    steps = np.arange(THRESHOLD - 1, THRESHOLD + 2) - count
+    upto = laplace_cdf(steps, SCALE)
+    return [*np.diff([0, *upto]), 1 - upto[-1]]
+
+
+def shown(kept: np.ndarray) -> Outcome:
+    cells = [0] * len(COUNTS)
+    for key, noisy in kept.tolist():
+        cells[key] = min(3, noisy - THRESHOLD + 1)
+    return tuple(cells)
+
+
+def p_value(draw: Callable[[], np.ndarray]) -> float:
+    """Of what all cells show together, and each by itself, as independent discrete Laplace noise
+    on each: the least of five, times five.
+    """
+    counts = Counter(shown(draw()) for _ in range(DRAWS))
+    every = np.array(np.meshgrid(*[range(4)] * len(COUNTS), indexing="ij")).reshape(4, -1).T
+    of_cells = [chances(count) for count in COUNTS]
+    expected = [
+        DRAWS * np.prod([p[at] for p, at in zip(of_cells, outcome, strict=True)])
+        for outcome in every.tolist()
+    ]
+    pairs = [(counts[tuple(one)], e) for one, e in zip(every.tolist(), expected, strict=True)]
+    common = [pair for pair in pairs if pair[1] >= 50]
+    rare = np.sum([pair for pair in pairs if pair[1] < 50], axis=0)
+    together = stats.chisquare(*np.array([*common, rare]).T).pvalue
+    alone = [
+        stats.chisquare(
+            [sum(n for one, n in counts.items() if one[cell] == index) for index in range(4)],
+            DRAWS * np.array(p),
+        ).pvalue
+        for cell, p in enumerate(of_cells)
+    ]
+    return 5 * float(min(together, *alone))
+
+
+def drawing(seed: int) -> Callable[[], np.ndarray]:
+    uniform = UniformIntegers(random.Random(seed).randbytes)
+    asked = {"cells": len(COUNTS), "threshold": THRESHOLD, "uniform": uniform}
+    return partial(sparse_laplace, np.array([[1, 3], [3, 1]]), SCALE, **asked)
+
+
+def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:
+    assert p_value(drawing(1)) > ALARM
+
+
+GEOMETRIC, NUMBER = sparse_sampler.geometric_noise, sparse_sampler.threshold_binomial
+WRONG = {
+    "a tail that begins one too high": (
+        sparse_sampler,
+        "geometric_noise",
+        lambda *given: GEOMETRIC(*given) + 1,
+    ),
+    "marks on occupied cells that count": (np, "isin", lambda keys, _: np.zeros(len(keys), bool)),
+    # The number is of all cells: drawn for the empty ones alone, half of the marks are lost.
+    "as many marks as empty cells would have": (
+        sparse_sampler,
+        "threshold_binomial",
+        lambda cells, *given: NUMBER(cells - 2, *given),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_sampler_is_caught(name, monkeypatch) -> None:
+    monkeypatch.setattr(*WRONG[name])
+    assert p_value(drawing(1)) < ALARM
+
+
+@by_source
+def test_a_table_larger_than_any_array_comes_in_order(source) -> None:
+    cells = 1 << 62
+    keys = np.array([5, 7 << 40, cells - 1])
+    occupied = np.stack([keys, [10**6, 3, 10**6]], axis=1)
+    kept = source.sparse_laplace(occupied, Fraction(10), cells=cells, threshold=380)
+    assert kept.dtype == np.int64
+    assert (np.diff(kept[:, 0]) > 0).all()
+    assert (kept[:, 1] >= 380).all()
+    assert {5, cells - 1} <= set(kept[:, 0].tolist())
+    # 76 of the empty cells on average: below 20 or above 200 once in 10^12 runs.
+    assert 20 < len(kept) < 200
+
+
+@by_source
+def test_an_empty_table_gives_noise_and_floats_are_refused(source) -> None:
+    empty = np.zeros((0, 2), dtype=np.int64)
+    assert source.sparse_laplace(empty, Fraction(1), cells=9, threshold=40).shape == (0, 2)
+    kept = source.sparse_laplace(empty, Fraction(1000), cells=1000, threshold=1)
+    assert 300 < len(kept) < 700
+    with pytest.raises(BoundaryViolation, match="must hold integers"):
+        source.sparse_laplace(empty.astype(float), Fraction(1), cells=9, threshold=1)
+
+
+def test_different_numbers_are_a_uniform_set() -> None:
+    uniform = UniformIntegers(random.Random(3).randbytes)
+    sets = Counter(
+        tuple(sparse_sampler._sample_distinct(2, 4, uniform).tolist()) for _ in range(DRAWS)
+    )
+    assert len(sets) == 6
+    assert stats.chisquare(list(sets.values())).pvalue > ALARM
+    assert sparse_sampler._sample_distinct(50, 50, uniform).tolist() == list(range(50))
+
+
+NUMBERS = 2500
+CASES = {
+    "two cells": (2, 1, Fraction(1)),
+    "a few cells": (18, 2, Fraction(7, 3)),
+    "many cells": (10**6, 25, Fraction(2)),
+    "as many cells as keys": (MAX_CELLS, 400, Fraction(10)),
+    "half the noise": (40, 1, Fraction(1000)),
+}
+
+
+def words(seed: int) -> UniformIntegers:
+    return UniformIntegers(random.Random(seed).randbytes)
+
+
+def tail(threshold: int, scale: Fraction) -> float:
+    return expected_above_threshold(1, threshold, scale)
+
+
+def numbers_of(cells: int, threshold: int, scale: Fraction, seed: int = 1) -> np.ndarray:
+    uniform = words(seed)
+    return np.array([threshold_binomial(cells, threshold, scale, uniform) for _ in range(NUMBERS)])
+
+
+def p_of_numbers(numbers: np.ndarray, cells: int, p: float) -> float:
+    """Of the numbers as draws of Binomial(cells, p), in bins that expect fifty and more."""
+    law = stats.binom(cells, p) if cells < 2**31 else stats.poisson(cells * p)
+    edges = np.unique(law.ppf(np.linspace(0, 1, 20)[1:-1]).astype(int))
+    counts = np.histogram(numbers, [-1, *edges + 0.5, np.inf])[0]
+    expected = NUMBERS * np.diff([0, *law.cdf(edges), 1])
+    kept = expected > 50
+    counts = np.append(counts[kept], counts[~kept].sum())
+    expected = np.append(expected[kept], expected[~kept].sum())
+    kept = expected > 0
+    return float(
+        stats.chisquare(counts[kept], expected[kept] * NUMBERS / expected[kept].sum()).pvalue
+    )
+
+
+@pytest.mark.chain
+@pytest.mark.parametrize("case", CASES)
+def test_the_number_is_binomial(case: str) -> None:
+    cells, threshold, scale = CASES[case]
+    numbers = numbers_of(cells, threshold, scale)
+    assert ((numbers >= 0) & (numbers <= cells)).all()
+    assert p_of_numbers(numbers, cells, tail(threshold, scale)) > ALARM
+
+
+def test_a_threshold_one_row_too_low_is_caught() -> None:
+    numbers = numbers_of(10**6, 24, Fraction(2))
+    assert p_of_numbers(numbers, 10**6, tail(25, Fraction(2))) < ALARM
+
+
+def test_the_expected_number_counts_the_tail_of_the_noise() -> None:
+    x = np.arange(-2000, 2000)
+    weights = np.exp(-np.abs(x) / 7.0)
+    tail = weights[x >= 30].sum() / weights.sum()
+    assert expected_above_threshold(1000, 30, Fraction(7)) == pytest.approx(1000 * tail)
+
+
+def distribution(case: str, digits: int, upto: int) -> list[Decimal]:
+    """F(0), F(1), … computed another way: each term by itself, from logarithms."""
+    cells, threshold, scale = CASES[case]
+    with localcontext(Context(prec=digits, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        q = (-1 / (Decimal(scale.numerator) / scale.denominator)).exp()
+        p = q**threshold / (1 + q)
+        probabilities, total, log = [], Decimal(0), Decimal(0)
+        for k in range(upto):
+            total += (log + k * p.ln() + (cells - k) * (1 - p).ln()).exp()
+            log += Decimal(cells - k).ln() - Decimal(k + 1).ln()
+            probabilities.append(total)
+        return probabilities
+
+
+def bits_of(share: Decimal, bits: int) -> int:
+    """The first bits of a number below 1."""
+    with localcontext(Context(prec=400)):
+        return int(share * (1 << bits))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_next_to_every_value_are_inverted_rightly(case: str) -> None:
+    # 2^-120 is nearer than any draw will be, and far enough for 80 digits.
+    cells, threshold, scale = CASES[case]
+    for k, upto in enumerate(distribution(case, 120, min(cells, 30))):
+        place = bits_of(upto, 128)
+        for step in (-256, 256):
+            value = invert_distribution(
+                cells, threshold, scale, uniform_bits=place + step, bits=128, digits=80
+            )
+            assert value == (k if step < 0 else k + 1)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_too_near_to_a_value_need_more_digits(case: str) -> None:
+    cells, threshold, scale = CASES[case]
+    (upto,) = distribution(case, 300, 1)
+    place = bits_of(upto, 300)
+    for step in (-1000, 1000):
+        asked = {"uniform_bits": place + step, "bits": 300}
+        assert invert_distribution(cells, threshold, scale, digits=80, **asked) is None
+        assert invert_distribution(cells, threshold, scale, digits=320, **asked) == (
+            0 if step < 0 else 1
+        )
+
+
+def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def slowly(*of: object, uniform_bits: int, bits: int, digits: int) -> int | None:
+        asked.append((uniform_bits, bits, digits))
+        if digits < 320:
+            return None
+        return invert_distribution(*of, uniform_bits=uniform_bits, bits=bits, digits=digits)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sparse_sampler, "invert_distribution", slowly)
+    threshold_binomial(100, 3, Fraction(2), words(1))
+    assert [question[1:] for question in asked] == [(128, 80), (256, 160), (384, 320)]
+    # The bits that are known stay.
+    assert all(late[0] >> 128 == early[0] for early, late in pairwise(asked))
+
+
+def test_the_smallest_and_largest_inputs_are_answered() -> None:
+    tiny = Fraction(1, 10**6)
+    assert threshold_binomial(MAX_CELLS, MAX_THRESHOLD_SCALES, Fraction(1), words(1)) == 0
+    assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0
+    assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
+    # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.
+    assert (
+        invert_distribution(3, 1, Fraction(9), uniform_bits=(1 << 128) - 1, bits=128, digits=80)
+        == 3
+    )
