@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.raw.counters.memory import MemoryCounter
+
+DELTA = Fraction(1, 10**9)
+every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
 
 
 def levels(**sizes: int) -> Domain:

@@ -12,13 +12,10 @@ from dp_pipeline.models.tables import aim_like
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.results.accountant import EXPONENTIAL, NOISY_MAX, Spend
 from dp_pipeline_tests.models.contract import Run, run
-from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.discrete import every_delta, levels
 from dp_pipeline_tests.models.tables import BITS, TWINS, table_of
 
 SILENT = Fraction(10**4)
-DELTA = Fraction(1, 10**9)
-
-every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
 
 
 def rounds_of(done: Run) -> list[tuple[Spend, Spend]]:

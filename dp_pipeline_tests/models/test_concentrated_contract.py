@@ -22,12 +22,11 @@ from dp_pipeline_tests.models.contract import (
     fuzz_loss,
     run,
 )
+from dp_pipeline_tests.models.discrete import every_delta
 from dp_pipeline_tests.models.mutants import broken, half_the_noise, own_reach, unpaid
 from dp_pipeline_tests.populations import AWKWARD
 
 ONE = Fraction(1)
-DELTA = Fraction(1, 10**9)
-every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
 every_distance = pytest.mark.parametrize("distance", [1, 3])
 
 

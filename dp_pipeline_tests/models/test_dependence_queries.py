@@ -12,12 +12,9 @@ from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.one_shot.plan import Plan
 from dp_pipeline.models.tables.one_shot.scores import DependenceQueries, noisy_mean_dependence
 from dp_pipeline_tests.instruments import curator_over
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of, every_delta
 
-DELTA = Fraction(1, 10**9)
 SIZES = (4, 7, 3, 12, 5)
-
-both_currencies = pytest.mark.parametrize("delta", [None, DELTA], ids=["epsilon", "rho"])
 
 
 def asking(codes, epsilon, *, seed=0, delta=None, sizes=SIZES, workload="") -> DependenceQueries:
@@ -56,7 +53,7 @@ def every_combination(often: int) -> np.ndarray:
 
 
 @pytest.mark.chain
-@both_currencies
+@every_delta
 @pytest.mark.parametrize(("often", "epsilon", "groups"), [(1, "0.1", 12), (90, "0.02", 5)])
 def test_the_floor_of_a_score_is_foreseen(delta, often, epsilon, groups):
     # 40 times ten pairs: their mean is off by less than 4 % and a false alarm less likely than
@@ -71,7 +68,7 @@ def test_the_floor_of_a_score_is_foreseen(delta, often, epsilon, groups):
     assert np.mean(seen) == pytest.approx(np.mean(foreseen), rel=0.12)
 
 
-@both_currencies
+@every_delta
 @pytest.mark.parametrize("scored", ["all", "picked", "heaviest"])
 def test_scores_are_about_what_they_are_without_noise(scored: str, delta: Fraction | None) -> None:
     codes = dependent_rows(SIZES, 30_000)
@@ -109,7 +106,7 @@ def test_picked_pairs_are_the_strongest_without_a_circle() -> None:
     assert nx.is_forest(forest)
 
 
-@both_currencies
+@every_delta
 def test_the_mean_dependence_is_about_that_of_all_pairs(delta: Fraction | None) -> None:
     codes = dependent_rows(SIZES, 30_000)
     asked = asking(codes, "40", delta=delta)
@@ -118,7 +115,7 @@ def test_the_mean_dependence_is_about_that_of_all_pairs(delta: Fraction | None) 
     assert noisy == pytest.approx(true, rel=0.1)
 
 
-@both_currencies
+@every_delta
 def test_tables_that_one_way_marginals_pay_for_are_left_out(delta: Fraction | None) -> None:
     # Independent rows at a small ε: the error of all pairs is least without any table.
     codes = np.random.default_rng(2).integers(0, SIZES, (4000, len(SIZES)))

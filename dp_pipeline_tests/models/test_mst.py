@@ -12,13 +12,10 @@ from dp_pipeline.models.tables.mst import Mst
 from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import run
-from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.discrete import every_delta, levels
 from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
 
 SILENT = Fraction(10**4)
-DELTA = Fraction(1, 10**9)
-
-every_delta = pytest.mark.parametrize("delta", [None, DELTA], ids=["in epsilon", "in rho"])
 
 
 def pairs_of(table: SyntheticTable) -> set[frozenset[str]]:

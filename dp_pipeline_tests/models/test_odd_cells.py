@@ -21,7 +21,7 @@ from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Run, built, privacy_loss
 from dp_pipeline_tests.raw.written import KEY
 
@@ -81,14 +81,9 @@ class Prepared:
         guarantee = guarantee_of(model, ONE, domain=self.spec.domain)
 
         def curator(accountant: Accountant) -> Curator:
-            return Curator(
-                self.counter,
-                domain=self.spec.domain,
-                distance=self.spec.distance,
-                accountant=accountant,
-                transcript=transcript,
-                noise=recorder,
-            )
+            rows = {"domain": self.spec.domain, "distance": self.spec.distance}
+            kept = {"transcript": transcript, "noise": recorder}
+            return curator_over(self.counter, accountant=accountant, **rows, **kept)
 
         result = fit(model, guarantee, curator, epsilon=ONE, rng=np.random.default_rng(1))
         questions = [(record.question, record.words) for record in transcript.records]

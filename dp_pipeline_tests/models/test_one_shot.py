@@ -19,18 +19,21 @@ from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARE, ROWS_SHARE, P
 from dp_pipeline.results.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.models.contract import Run, check_valid, run
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.discrete import (
+    DELTA,
+    counter_of,
+    dependent_rows,
+    domain_of,
+    every_delta,
+)
 from dp_pipeline_tests.models.tables import table_of
 
-DELTA = Fraction(1, 10**9)
 SMALL, BITS, WIDE = (3, 2, 4), (2,) * 10, (20,) * 8
 MANY = (4,) * 30
 BITS_CAP = 64
 """Below the cells of all bits together."""
 
 Sizes = Sequence[int]
-
-both_currencies = pytest.mark.parametrize("delta", [None, DELTA], ids=["epsilon", "rho"])
 
 
 def made(sizes, rows, epsilon, *, delta=None, model=None, codes=None, nullable=False) -> Run:
@@ -68,7 +71,7 @@ def hold_every_pair(tables: Sequence[tuple[str, ...]], sizes: Sizes) -> bool:
     return set(combinations((f"x{at}" for at in range(len(sizes))), 2)) <= held
 
 
-@both_currencies
+@every_delta
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE, MANY], ids=["small", "bits", "wide", "many"])
 def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(sizes, delta):
     done = made(sizes, 3000, "0.005", delta=delta, model=OneShot(clique_cells=BITS_CAP))
@@ -82,7 +85,7 @@ def test_attributes_of_few_levels_are_packed() -> None:
     assert {len(table) for table in wide} == {1}
 
 
-@both_currencies
+@every_delta
 def test_where_one_clique_holds_all_every_pair_is_measured(delta: Fraction | None) -> None:
     done = made(SMALL, 3000, "5", delta=delta)
     assert hold_every_pair(tables_of(done), SMALL)
@@ -90,7 +93,7 @@ def test_where_one_clique_holds_all_every_pair_is_measured(delta: Fraction | Non
     assert set(clique) == {"x0", "x1", "x2"}
 
 
-@both_currencies
+@every_delta
 def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) -> None:
     done = made(BITS, 3000, "50", delta=delta, model=OneShot(clique_cells=BITS_CAP))
     assert questions(done) == ["number"]
@@ -101,7 +104,7 @@ def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) ->
     assert np.abs(drawn - exact).sum() < 0.05
 
 
-@both_currencies
+@every_delta
 def test_tables_are_chosen_by_scores_and_earlier_one_ways(delta: Fraction | None) -> None:
     done = made(WIDE, 20_000, "4", delta=delta)
     tables = tables_of(done)
@@ -135,7 +138,7 @@ def test_a_plan_leaves_most_for_the_tables(sizes, rows, epsilon, delta, distance
 
 
 @pytest.mark.chain
-@both_currencies
+@every_delta
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE], ids=["small", "bits", "wide"])
 def test_a_larger_reach_is_planned_with_like_fewer_rows(sizes, delta):
     for epsilon in ("0.05", "0.5", "5", "50"):
@@ -151,7 +154,7 @@ def test_one_attribute_leaves_nothing_to_plan() -> None:
     assert (questions(done), choices(done), tables_of(done)) == (["number"], 0, [("x0",)])
 
 
-@both_currencies
+@every_delta
 def test_the_least_error_decides_for_every_mean(delta: Fraction | None) -> None:
     planning = planned((2,) * 12, "0.7", rows=2_000.0, delta=delta)
     for place in range(planning.errors.shape[1]):
@@ -178,7 +181,7 @@ def test_likelihoods_are_of_the_noise_that_was_drawn() -> None:
     )
 
 
-@both_currencies
+@every_delta
 @pytest.mark.parametrize(("mean", "is_covered"), [(0.0, False), (0.9, True)])
 def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
     rng = np.random.default_rng(3)
@@ -191,7 +194,7 @@ def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
     assert hold_every_pair(tables_of(done), (2,) * 24) == is_covered
 
 
-@both_currencies
+@every_delta
 @pytest.mark.parametrize("epsilon", ["0.01", "1", "8"])
 @pytest.mark.parametrize("sizes", [BITS, MANY[:9], SMALL])
 def test_a_level_that_no_row_needs_changes_no_plan(sizes, epsilon, delta):
@@ -207,7 +210,7 @@ def test_a_level_that_no_row_needs_changes_no_plan(sizes, epsilon, delta):
     assert has_missing.sum() <= 1
 
 
-@both_currencies
+@every_delta
 @pytest.mark.parametrize("sizes", [BITS, MANY[:9]])
 def test_missing_values_that_are_many_stay(sizes: Sizes, delta: Fraction | None) -> None:
     codes = dependent_rows(sizes, 20_000)

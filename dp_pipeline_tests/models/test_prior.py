@@ -14,10 +14,9 @@ from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.results.accountant import LINF, NOISY_MAX, Accountant
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Run, privacy_loss
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of, every_delta
 
 SIZES = (4,) * 8
 DOMAIN = domain_of(SIZES)
@@ -35,14 +34,8 @@ def released(rows, others, *, epsilon="1", noise=None, delta=None) -> Run:
     guarantee = guarantee_of(MODEL, Fraction(epsilon), delta, domain=DOMAIN)
 
     def ask(accountant: Accountant) -> Curator:
-        return Curator(
-            counter_of(DOMAIN, rows),
-            domain=DOMAIN,
-            distance=1,
-            accountant=accountant,
-            transcript=Transcript(),
-            noise=recorder,
-        )
+        rows_of = counter_of(DOMAIN, rows)
+        return curator_over(rows_of, domain=DOMAIN, accountant=accountant, noise=recorder)
 
     rng = np.random.default_rng(7)
     done = fit(MODEL, guarantee, ask, epsilon=Fraction(epsilon), rng=rng, public=others)
@@ -65,7 +58,7 @@ def distance(rows: np.ndarray, run: Run) -> float:
 OURS, OTHERS = dependent_rows(SIZES, 1_000, seed=1), dependent_rows(SIZES, 20_000, seed=2)
 
 
-@pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
+@every_delta
 def test_all_is_spent_on_marginals_and_nothing_on_finding_tables(delta: Fraction | None) -> None:
     run = released(OURS, public(OTHERS), delta=delta)
     words = [spend.what for spend in run.spends]

@@ -18,10 +18,15 @@ from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.results.accountant import LINF, NOISY_MAX, Accountant
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.discrete import (
+    DELTA,
+    counter_of,
+    dependent_rows,
+    domain_of,
+    every_delta,
+)
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
 TABLES: dict[str, tuple[Model, Domain]] = {
@@ -34,7 +39,6 @@ TABLES: dict[str, tuple[Model, Domain]] = {
     "one_shot, missing values": (OneShot(), domain_of((4,) * 8, nullable=True)),
 }
 every_model = pytest.mark.parametrize("name", TABLES)
-both_currencies = pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
 FIRST, SECOND, THIRD = Fraction(1, 2), Fraction(1), Fraction(2)
 
 
@@ -56,20 +60,11 @@ def in_steps(name, counter, noise, *, levels=(FIRST, SECOND), delta=None, model=
         recorder = RecordingNoise(source)
 
         def ask(accountant: Accountant, recorder: NoiseSource = recorder) -> Curator:
-            return Curator(
-                counter,
-                domain=domain,
-                distance=1,
-                accountant=accountant,
-                transcript=Transcript(),
-                noise=recorder,
-                paid_marginals=paid_marginals,
-            )
+            given = {"domain": domain, "accountant": accountant, "noise": recorder}
+            return curator_over(counter, paid_marginals=paid_marginals, **given)
 
-        guarantee, rng = (
-            guarantee_of(model, epsilon, delta, domain=domain),
-            np.random.default_rng(7),
-        )
+        guarantee = guarantee_of(model, epsilon, delta, domain=domain)
+        rng = np.random.default_rng(7)
         done = fit(model, guarantee, ask, epsilon=epsilon, rng=rng, coarse=coarse)
         runs.append(Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency))
         coarse = done
@@ -89,7 +84,7 @@ def test_every_model_that_refines_is_tested() -> None:
 
 @pytest.mark.chain
 @every_model
-@pytest.mark.parametrize("delta", [None, Fraction(1, 10**9)], ids=["ε", "ρ"])
+@every_delta
 def test_all_steps_together_cost_what_the_last_one_costs_alone(name, delta):
     noise = [SeededNoise(one) for one in range(3)]
     levels = (FIRST, SECOND, THIRD)
@@ -131,7 +126,7 @@ def test_the_second_has_the_noise_of_its_epsilon(name: str) -> None:
     assert scales[0] == scales[1]
 
 
-@both_currencies
+@every_delta
 @pytest.mark.parametrize("name", [one for one in TABLES if one.startswith("one_shot")])
 def test_one_shot_measures_the_same_tables_with_less_noise(name, delta):
     first, second = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)], delta=delta)
@@ -147,7 +142,6 @@ def test_one_shot_measures_the_same_tables_with_less_noise(name, delta):
 @pytest.mark.chain
 def test_rounds_that_end_with_the_amount_are_not_refined() -> None:
     rounds = OneShot(quality="best_plus", clique_cells=1 << 10)
-    noise, delta = [SeededNoise(1), SeededNoise(2)], Fraction(1, 10**9)
-    name = "one_shot, groups"
+    noise, name = [SeededNoise(1), SeededNoise(2)], "one_shot, groups"
     with pytest.raises(DeclarationError, match="OneShot refines releases of quality `best`, not"):
-        in_steps(name, rows_of(name), noise, delta=delta, model=rounds)
+        in_steps(name, rows_of(name), noise, delta=DELTA, model=rounds)

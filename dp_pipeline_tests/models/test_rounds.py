@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import fit, guarantee_of
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.accountant import Accountant
-from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 from dp_pipeline_tests.models.tables import wide
 
@@ -50,14 +49,7 @@ def looks(name: str) -> int:
         return rows._fold(questions)
 
     def ask(accountant: Accountant) -> Curator:
-        return Curator(
-            FoldCounter(domain, fold),
-            domain=domain,
-            distance=1,
-            accountant=accountant,
-            transcript=Transcript(),
-            noise=SeededNoise(1),
-        )
+        return curator_over(FoldCounter(domain, fold), domain=domain, accountant=accountant)
 
     model, epsilon = MODELS[name](), Fraction(1)
     rng = np.random.default_rng(0)

@@ -13,6 +13,7 @@ from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.measurement import codes_of_keys, threshold_for
 from dp_pipeline_tests.gate.questions import ONE
+from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import Constant, run
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.models.tables import BITS, TWINS, table_of
@@ -53,20 +54,12 @@ def crowd(rows: int) -> MemoryCounter:
 
 def test_of_a_huge_table_the_crowded_cell_is_kept() -> None:
     model = ThresholdFilter(empty_cells=1)
-    fitted = model_on_huge(model, crowd(2000))
+    curator = curator_over(crowd(2000), epsilon=ONE, domain=HUGE)
+    fitted = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(1))
+    curator.accountant.require_all_spent()
     crowded = (fitted.codes == 3).all(axis=1)
     assert crowded.mean() > 0.7
     assert abs(len(fitted.codes) - 2000) < 1000
-
-
-def model_on_huge(model: ThresholdFilter, counter: MemoryCounter):
-    from dp_pipeline.gate.noise import SeededNoise
-    from dp_pipeline_tests.instruments import curator_over
-
-    curator = curator_over(counter, epsilon=ONE, noise=SeededNoise(1), domain=HUGE)
-    fitted = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(1))
-    curator.accountant.require_all_spent()
-    return fitted
 
 
 def test_a_threshold_is_of_the_noise_of_persons_rows() -> None:

@@ -10,18 +10,14 @@ from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import FloatArray, IntArray, Levels
 from dp_pipeline.config.parts_parser import no_part_in_empty_units
-from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.inference.likely_pairs import likely_pairs
 from dp_pipeline.inference.pair_swaps import PairGoal, SyntheticUnits, swap_parts
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.units import units_of_parts
-from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
-from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 
 MOST = 3
 Row = tuple[int, int, int, int]
@@ -67,19 +63,12 @@ def fit(rows, declared, epsilon, noise=None) -> SyntheticTable:
         codes={name: column for name, (column, _) in columns.items()},
         rows=len(columns[SIZE][0]),
     )
-    accountant = Accountant(epsilon)
-    curator = Curator(
-        PartsCounter(counter, declared),
-        domain=declared,
-        distance=UNIT_WEIGHT,
-        accountant=accountant,
-        transcript=Transcript(),
-        noise=noise or SeededNoise(1),
-    )
+    given = {"domain": declared, "distance": UNIT_WEIGHT, "epsilon": epsilon, "noise": noise}
+    curator = curator_over(PartsCounter(counter, declared), **given)
     model = OneShot()
     model.check(declared)
     table = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(0))
-    accountant.require_all_spent()
+    curator.accountant.require_all_spent()
     return table
 
 
