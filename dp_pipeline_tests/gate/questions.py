@@ -310,14 +310,7 @@ def example_questions() -> dict[str, Question]:
     }
 
 
-def moved(
-    question: Question,
-    rows: list[Row],
-    person: list[Row],
-    *,
-    currency: Currency = PURE,
-    counter: type[LoopCounter] = LoopCounter,
-) -> list[tuple[int, int]]:
+def moved(question, rows, person, *, currency=PURE, counter=LoopCounter) -> list[tuple[int, int]]:
     """What the person moves each answer by, and the sensitivity that was paid for it: squared L2
     of Gaussian answers, L1 of Laplace ones, one score of a choice.
     """
@@ -345,13 +338,7 @@ def moved(
     return moves
 
 
-def fuzz_sensitivity(
-    question_of: st.SearchStrategy[Question],
-    *,
-    share: Fraction = ONE,
-    currency: Currency = PURE,
-    counter: type[LoopCounter] = LoopCounter,
-) -> None:
+def fuzz_sensitivity(question_of, *, share=ONE, currency=PURE, counter=LoopCounter):
     """Fail if a person is found who moves an answer by more than this share of what was paid."""
 
     # Without the shrinking of failures: a mutant needs to be caught, not to be explained.

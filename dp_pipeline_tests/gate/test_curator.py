@@ -29,13 +29,7 @@ from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import MAX_WEIGHT, NearestCentre, PredictedLabel
-from dp_pipeline.gate.scores import (
-    DependenceScore,
-    FScore,
-    Independence,
-    MutualInformation,
-    Purity,
-)
+from dp_pipeline.gate.scores import DependenceScore, FScore, Independence, MutualInformation, Purity
 from dp_pipeline.results.accountant import LAPLACE, LINF, REFINED, Accountant
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.transcript import Transcript

@@ -12,12 +12,7 @@ from dp_pipeline.config.errors import BudgetExceeded
 from dp_pipeline.gate import selection
 from dp_pipeline.gate import selection as candidates_file
 from dp_pipeline.gate.counter import Sealed
-from dp_pipeline.gate.scores import (
-    UNIT,
-    DependenceScore,
-    Independence,
-    Score,
-)
+from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence, Score
 from dp_pipeline.gate.selection import MAX_SCORE, ScoreSession
 from dp_pipeline_tests.gate.questions import ONE, PAIRS, moved
 from dp_pipeline_tests.instruments import SILENT, curator_over

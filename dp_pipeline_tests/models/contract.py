@@ -39,6 +39,7 @@ from dp_pipeline_tests.gate.questions import people as populations
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
+ONE = Fraction(1)
 SMALL: Mapping[str, Any] = {
     "k": 3,
     "starts": 2,
@@ -188,29 +189,26 @@ def run(
 
 
 def claimed(
-    model: Model, epsilon: Fraction, delta: Fraction | None = None, domain: Domain = TOWN
+    model: Model,
+    epsilon: Fraction,
+    delta: Fraction | None = None,
+    domain: Domain = TOWN,
+    **_: object,
 ) -> PrivacyGuarantee:
-    """What the model claims to cost over these attributes."""
+    """What the model claims to cost in a run of these parameters."""
     return guarantee_of(model, epsilon, delta, domain=domain)
 
 
 def check_budget(
-    model: Model,
-    rows: Sequence[Row] = TEN_PEOPLE,
-    *,
-    epsilon: Fraction,
-    distance: int,
-    domain: Domain = TOWN,
-    places: Sequence[Row] = PLACES,
-    delta: Fraction | None = None,
+    model: Model, rows: Sequence[Row] = TEN_PEOPLE, *, places: Sequence[Row] = PLACES, **how: Any
 ) -> Run:
     """Every draw was charged, and the scales drawn prove charges of exactly what is claimed.
 
     A session is one charge with many draws, of which a person is in those of one path: there
     the proof is what a person loses, in many places.
     """
-    done = run(model, rows, epsilon=epsilon, distance=distance, domain=domain, delta=delta)
-    amount = claimed(model, epsilon, delta, domain).amount
+    done = run(model, rows, **how)
+    amount = claimed(model, **how).amount
     assert all(isinstance(spend.epsilon_of_scale, Fraction) for spend in done.spends)
     costs = [(spend.epsilon_of_scale, spend.currency) for spend in done.spends]
     assert sum(spent_in(done.currency, *cost) for cost in costs) <= amount
@@ -220,13 +218,12 @@ def check_budget(
         assert amount * (1 - ROUNDED_UP * rounded) <= sum(_proven(done)) <= amount
     else:
         assert sum(spent_in(done.currency, *cost) for cost in costs) == amount
-        how: Mapping[str, Any] = {"epsilon": epsilon, "distance": distance, "domain": domain}
         for place in places:
-            loss = check_loss(model, (), (place,) * distance, seed=3, **how)
+            loss = check_loss(model, (), (place,) * how["distance"], seed=3, **how)
             if loss != amount:
                 of_nobody = run(model, (), noise=ForcedNoise(3), **how)
-                asked = [spend.what for spend in (*done.spends, *of_nobody.spends)]
-                assert any(what.startswith(LOOSE) for what in asked)
+                words = [spend.what for spend in (*done.spends, *of_nobody.spends)]
+                assert any(what.startswith(LOOSE) for what in words)
     return done
 
 
@@ -310,39 +307,23 @@ def loss_of_joining(
 
 
 def check_loss(
-    model: Model,
-    rows: Sequence[Row],
-    person: Sequence[Row],
-    *,
-    epsilon: Fraction,
-    distance: int,
-    seed: int = 1,
-    domain: Domain = TOWN,
-    delta: Fraction | None = None,
+    model: Model, rows: Sequence[Row], person: Sequence[Row], *, seed: int = 1, **how: Any
 ) -> Fraction | float:
     """With the same answers, a person changes nothing that is released, and the answers'
     log-probability by at most what is claimed; returns by how much. In ρ where a δ is given.
     """
-    asked: Mapping[str, Any] = {"epsilon": epsilon, "distance": distance, "domain": domain}
     one, other = (
-        run(model, people, noise=ForcedNoise(seed), delta=delta, **asked)
+        run(model, people, noise=ForcedNoise(seed), **how)
         for people in neighbours(model, rows, person)
     )
     assert one.contents == other.contents
     loss = privacy_loss(one, other)
     rounding = 0 if isinstance(loss, Fraction) else 1e-9
-    assert loss <= claimed(model, epsilon, delta, domain).amount + rounding
+    assert loss <= claimed(model, **how).amount + rounding
     return loss
 
 
-def fuzz_loss(
-    model: Model,
-    *,
-    distance: int,
-    epsilon: Fraction = Fraction(1),
-    delta: Fraction | None = None,
-    examples: int = 8,
-) -> None:
+def fuzz_loss(model: Model, *, distance: int, examples: int = 8, **how: Any) -> None:
     """Fail if a population, a person and answers are found that lose more than is claimed."""
 
     # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
@@ -354,7 +335,7 @@ def fuzz_loss(
     )
     def loses_at_most_the_claim(rows: list[Row], person: list[Row], seed: int) -> None:
         reached = person[:distance]
-        check_loss(model, rows, reached, epsilon=epsilon, distance=distance, seed=seed, delta=delta)
+        check_loss(model, rows, reached, distance=distance, seed=seed, **{"epsilon": ONE, **how})
 
     loses_at_most_the_claim()
 
@@ -376,24 +357,15 @@ def check_replay(
     rows: Sequence[Row] = TEN_PEOPLE,
     *,
     elsewhere: Sequence[Sequence[Row] | None] = (NOBODY,),
-    epsilon: Fraction = Fraction(1),
-    distance: int = 1,
-    domain: Domain = TOWN,
-    delta: Fraction | None = None,
+    **how: Any,
 ) -> None:
     """The recorded answers, replayed over other populations, give the same bytes and draw
     nothing.
     """
-    asked: Mapping[str, Any] = {
-        "epsilon": epsilon,
-        "distance": distance,
-        "domain": domain,
-        "delta": delta,
-    }
     transcript = Transcript()
-    first = run(model, rows, transcript=transcript, **asked)
+    first = run(model, rows, transcript=transcript, **how)
     for people in elsewhere:
-        replay = run(model, people, transcript=transcript.rewind(), **asked)
+        replay = run(model, people, transcript=transcript.rewind(), **how)
         assert replay.contents == first.contents
         assert replay.spends == first.spends
         assert replay.draws == ()

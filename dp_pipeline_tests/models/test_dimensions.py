@@ -5,7 +5,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.gate.counter import MAX_GRID_AXES
+from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
+from dp_pipeline.models.clustering.grid_kmeans import (
+    DpKMeansPlusPlus,
+    EugKMeans,
+    HybridKMeans,
+    OeptKMeans,
+)
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,
@@ -56,38 +66,19 @@ def awkward(d: int) -> dict[str, tuple[Place, ...]]:
 
 @every_case
 @every_dimension
-def test_in_any_dimension_the_scales_prove_the_epsilon(case: str, d: int) -> None:
-    domain = space(d)
+def test_in_any_dimension_the_contract_holds(case, d):
+    model, domain = CASES[case], space(d)
+    people, places = two_groups(domain), corners_and_inside(domain)
+    how = {"epsilon": ONE, "domain": domain}
     for distance in (1, 3):
-        check_budget(
-            CASES[case],
-            two_groups(domain),
-            epsilon=ONE,
-            distance=distance,
-            domain=domain,
-            places=corners_and_inside(domain),
-        )
-
-
-@every_case
-@every_dimension
-def test_in_any_dimension_a_replay_gives_the_same_bytes(case: str, d: int) -> None:
-    domain = space(d)
-    people = two_groups(domain)
-    for epsilon, elsewhere in ((ONE, ()), (STRONG, None)):
-        check_replay(CASES[case], people, elsewhere=[elsewhere], epsilon=epsilon, domain=domain)
-
-
-@every_case
-@every_dimension
-def test_in_any_dimension_a_person_moves_only_counts(case: str, d: int) -> None:
+        check_budget(model, people, distance=distance, places=places, **how)
+    check_replay(model, people, elsewhere=[()], **how)
+    check_replay(model, people, elsewhere=[None], epsilon=STRONG, domain=domain)
     # The empty-cluster attack, exactly: along the same noisy answers, which are possible ones
     # with and without the person, every released number is the same to the last bit.
-    domain = space(d)
-    far = (place_in(domain, 1.0),)
-    for people in ((), (place_in(domain, 0.1),) * 5):
+    for others in ((), (place_in(domain, 0.1),) * 5):
         for seed in (1, 2):
-            check_loss(CASES[case], people, far, epsilon=ONE, distance=1, seed=seed, domain=domain)
+            check_loss(model, others, (place_in(domain, 1.0),), distance=1, seed=seed, **how)
 
 
 @every_case
@@ -120,27 +111,16 @@ def test_any_people_give_centres_inside_the_box(case: str, d: int) -> None:
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)
-def test_a_person_who_changes_centres_is_caught(d: int) -> None:
-    domain = space(d)
-    with pytest.raises(AssertionError):
-        check_loss(
-            KeepsTheStartOfAnEmptyCluster(k=K),
-            (),
-            (place_in(domain, 1.0),),
-            epsilon=ONE,
-            distance=1,
-            domain=domain,
-        )
-
-
-@pytest.mark.parametrize("d", [3, 16])
-@pytest.mark.parametrize("mutant", [UnpaidRecount, UnpaidDistance])
-def test_unpaid_leaves_or_distances_are_caught(mutant: type[HTreeKMeans], d: int) -> None:
-    domain = space(d)
-    with pytest.raises(AssertionError):
-        check_loss(
-            mutant(k=K), (), (place_in(domain, 0.3),), epsilon=ONE, distance=1, domain=domain
-        )
+@pytest.mark.parametrize(
+    ("mutant", "place"),
+    [(KeepsTheStartOfAnEmptyCluster, 1.0), (UnpaidRecount, 0.3), (UnpaidDistance, 0.3)],
+)
+def test_who_changes_centres_or_does_not_pay_is_caught(mutant, place, d):
+    # Nothing but a tree is asked of one column.
+    if d > 1 or mutant is KeepsTheStartOfAnEmptyCluster:
+        domain, how = space(d), {"epsilon": ONE, "distance": 1}
+        with pytest.raises(AssertionError):
+            check_loss(mutant(k=K), (), (place_in(domain, place),), domain=domain, **how)
 
 
 @every_case
@@ -154,10 +134,35 @@ def test_the_engine_and_the_order_of_its_rows_change_nothing(case: str, d: int) 
         assert run(CASES[case], counter, epsilon=FIVE, domain=domain).contents == expected
 
 
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_with_many_people_the_default_finds_two_groups(d: int) -> None:
+@pytest.mark.parametrize("d", [*DIMENSIONS, 40])
+def test_with_many_people_the_default_finds_two_groups(d):
     domain = space(d)
     counter = in_memory(two_groups(domain, 4000), domain)
     centres = run(HTreeKMeans(k=2), counter, domain=domain).released.centres
-    found = centres[np.argsort(centres[:, 0])]
-    assert found == pytest.approx(np.repeat([[2.0], [6.0]], d, axis=1), abs=0.5)
+    expected = np.repeat([[2.0], [6.0]], d, axis=1)
+    assert centres[np.argsort(centres[:, 0])] == pytest.approx(expected, abs=0.5)
+
+
+GRIDS = (DpKMeansPlusPlus, DpqtKMeans, EugKMeans, HybridKMeans, OeptKMeans)
+
+
+@every_case
+def test_a_grid_takes_32_columns_and_others_take_more(case):
+    model, is_grid = CASES[case], isinstance(CASES[case], GRIDS)
+    domain, wider = (space(d) for d in (MAX_GRID_AXES, MAX_GRID_AXES + 1))
+    if is_grid:
+        with pytest.raises(DeclarationError, match="A clustering by this grid takes at most"):
+            model.check(wider)
+    domain = domain if is_grid else wider
+    model.check(domain)
+    people = two_groups(domain)
+    check_valid(model, run(model, people, domain=domain, epsilon=STRONG).released, domain=domain)
+
+
+@pytest.mark.parametrize("columns", [33, 64, 65])
+def test_the_gate_refuses_a_grid_that_no_array_can_hold(columns):
+    domain = space(columns)
+    curator = curator_over(in_memory(two_groups(domain), domain), domain=domain)
+    with pytest.raises(BoundaryViolation, match="A grid must have at most 32 axes, not "):
+        curator.measure_grid(domain.names, cells=1, epsilon=ONE)
+    assert curator.accountant.spends == ()

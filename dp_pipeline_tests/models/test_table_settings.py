@@ -1,14 +1,21 @@
 """What the contract says of models of tables, at settings that are not the default ones."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, OtherQuestion
+from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
+from dp_pipeline.models.base import Model
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.jtree import JTree
@@ -17,25 +24,76 @@ from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
+from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,
     check_replay,
     check_valid,
     claimed,
+    fuzz_loss,
     run,
 )
-from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.discrete import every_delta, levels
 from dp_pipeline_tests.models.mutants import (
     broken,
+    half_the_noise,
+    own_reach,
     plans_by_rows,
     question_too_many,
     smaller_budget,
+    unpaid,
 )
 from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of, wide
-from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN
 
-SETTINGS: dict[str, TableModel] = {
+
+@dataclass(frozen=True)
+class AsksEverything(Model):
+    """Rows, scores, choices and tables, in either currency."""
+
+    summary: ClassVar[str] = "everything that can be asked of scores and tables"
+    accounts_in_rho: ClassVar[bool] = True
+
+    def check(self, domain: Domain) -> None:
+        """Any domain."""
+
+    def fit(
+        self,
+        curator: Curator,
+        *,
+        epsilon: Fraction,  # noqa: ARG002
+        rng: np.random.Generator,
+    ) -> SyntheticTable:
+        tenth = curator.accountant.remaining / 10
+        (rows,) = curator.tabulate({(): tenth})
+        names = curator.domain.discrete
+        pairs: list[tuple[str, ...]] = list(combinations(names, 2))
+        session = curator.open_scores(dict.fromkeys(pairs, Independence()))
+        session.measure_all(amount=tenth)
+        session.measure_total(amount=tenth)
+        gaps = {
+            pair: DependenceScore(np.zeros(curator.domain.shape(pair), np.int64)) for pair in pairs
+        }
+        further = curator.open_scores(gaps)
+        first = further.choose("edge", pairs, amount=tenth)
+        second = further.choose(
+            "edge", [one for one in pairs if one != first], amount=tenth, penalties={first: 1}
+        )
+        tables = curator.tabulate({first: tenth, second: curator.accountant.remaining - tenth})
+        return _uniform((rows, *tables), curator.domain, rng)
+
+
+def _uniform(measured, domain, rng) -> SyntheticTable:
+    names = domain.discrete
+    cliques = tuple((name,) for name in names)
+    codes = rng.integers(0, domain.shape(names), (5, len(names)))
+    links = tuple((0, index) for index in range(1, len(names)))
+    return SyntheticTable(names, codes, measured, cliques, links, domain, seed=1)
+
+
+SETTINGS: dict[str, Model] = {
+    "everything asked": AsksEverything(),
     "aim_like, one round": AimLike(rounds=1),
     "aim_like, pairs": AimLike(candidates=1),
     "aim_like, few fit": AimLike(clique_cells=8, rounds=2),
@@ -112,7 +170,9 @@ def test_whoever_the_people_are_the_table_is_a_valid_one(model, delta, people_in
         check_valid(model, run(model, FEW[people_in], epsilon=epsilon, delta=delta).released)
 
 
-@every_case
+@pytest.mark.parametrize(
+    ("model", "delta"), [case for case in CASES.values() if isinstance(case[0], TableModel)]
+)
 def test_one_level_and_a_declared_number_of_rows_are_all_right(model, delta):
     for domain in (levels(a=1), levels(a=1, b=2)):
         seven = replace(model, synthetic_rows=7)
@@ -168,3 +228,35 @@ def test_forty_attributes_are_released_at_a_tiny_epsilon(name: str) -> None:
         table = table_of(run(WIDE[name], counter, domain=domain, epsilon=epsilon))
         assert table.codes.shape[1] == 40
         assert sum(one.table.size for one in table.measured) <= WIDE[name].most_cells(domain)
+
+
+def unpaid_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
+    """Look at all scores once more, past the accountant."""
+    pairs: list[tuple[str, ...]] = list(combinations(curator.domain.discrete, 2))
+    session = unpaid(curator).open_scores(dict.fromkeys(pairs, Independence()))
+    session.measure_all(amount=curator.accountant.remaining * 10)
+    return sound(curator, epsilon)
+
+
+def exact_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> SyntheticTable:
+    """Draw as many rows as the first score says, without noise."""
+    names = curator.domain.discrete
+    session = curator.open_scores(
+        {names[:2]: DependenceScore(np.zeros(curator.domain.shape(names[:2]), np.int64))}
+    )
+    exact = session._exact(curator._executor.counter).open_at_the_gate()
+    released = sound(curator, epsilon)
+    return replace(released, codes=np.repeat(released.codes[:1], int(exact[0]) // UNIT, axis=0))
+
+
+@every_delta
+@pytest.mark.parametrize(
+    ("wrong", "distance"),
+    [(half_the_noise, 1), (own_reach, 3), (unpaid_scores, 1), (exact_scores, 1)],
+)
+def test_a_model_that_breaks_its_promise_is_caught(wrong, distance, delta):
+    model, how = broken(AsksEverything, wrong)(), {"distance": distance, "delta": delta}
+    with pytest.raises((AssertionError, Damaged, OtherQuestion)):
+        check_budget(model, epsilon=Fraction(1), **how)
+        fuzz_loss(model, examples=12, **how)
+        check_replay(model, elsewhere=[AWKWARD["two people"]], delta=delta)

@@ -11,12 +11,7 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.noisy_tree import Sparsity
 from dp_pipeline.models.clustering import htree_kmeans
-from dp_pipeline.models.clustering.htree_kmeans import (
-    GrownTree,
-    GrowthPlan,
-    first_boxes,
-    grow,
-)
+from dp_pipeline.models.clustering.htree_kmeans import GrownTree, GrowthPlan, first_boxes, grow
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
