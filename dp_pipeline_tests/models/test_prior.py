@@ -119,7 +119,5 @@ def test_shares_are_positive_and_have_the_margins_asked_for() -> None:
 
 @pytest.mark.parametrize("other", [{"plan_from": "previous"}, {"quality": "best_plus"}])
 def test_tables_are_chosen_by_one_thing(other: dict[str, str]) -> None:
-    with pytest.raises(
-        DeclarationError, match="OneShot chooses tables by the public rows of `prior`, so `"
-    ):
+    with pytest.raises(DeclarationError, match="OneShot chooses tables by the public rows of"):
         OneShot(prior="others", **other).check(DOMAIN)  # type: ignore[arg-type]

@@ -77,9 +77,7 @@ def test_sound_variants_claim_what_is_asked() -> None:
     for variant in ("composed", "peeling"):
         claim = guarantee_of(PrivHd(variant=variant), ONE, domain=BITS)
         assert (claim.epsilon, claim.is_plain) == (ONE, False)
-    with pytest.raises(
-        BoundaryViolation, match="The guarantee of PrivHd needs the attributes of its domain"
-    ):
+    with pytest.raises(BoundaryViolation, match="The guarantee of PrivHd needs the attributes of"):
         guarantee_of(PrivHd(variant="published"), ONE)
 
 
@@ -115,9 +113,7 @@ def test_public_rows_are_refused_but_on_benchmarks(name, parameter, model, why, 
         "relation": "relation: replace_one",
         **REFUSED[why],
     }
-    with pytest.raises(
-        DeclarationError, match="the model needs a public number of rows, as of a benchmark"
-    ):
+    with pytest.raises(DeclarationError, match="the model needs a public number of rows, as of a"):
         build_model(loaded(tmp_path, **changes), name)
     changes |= {
         "purpose": "purpose: benchmark",
@@ -153,9 +149,7 @@ def test_a_wrong_parameter_is_refused_by_its_name(parameter: str, tmp_path: Path
 
 def test_shares_that_leave_nothing_for_the_tables_are_refused() -> None:
     half = Fraction(1, 2)
-    with pytest.raises(
-        DeclarationError, match="PrivHd needs structure_share and one_way_share below 1"
-    ):
+    with pytest.raises(DeclarationError, match="PrivHd needs structure_share and one_way_share"):
         PrivHd(structure_share=half, one_way_share=half).check(BITS)
     PrivHd(structure_share=half).check(BITS)
 
