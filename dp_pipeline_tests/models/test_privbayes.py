@@ -1,7 +1,8 @@
 """PrivBayes: which tables it measures, what it pays for them, and who could tell the difference."""
 
 from fractions import Fraction
-from itertools import product
+from itertools import chain, combinations, islice, product
+from math import comb, prod
 
 import numpy as np
 import pytest
@@ -14,9 +15,18 @@ from dp_pipeline.config.errors import (
     DeclarationError,
     OtherQuestion,
 )
+from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables import privbayes
-from dp_pipeline.models.tables.privbayes import PrivBayes, grow_network
+from dp_pipeline.models.tables.privbayes import (
+    Family,
+    PrivBayes,
+    candidate_families,
+    covering_sets,
+    grow_network,
+    maximal_sets,
+    random_maximal_set,
+)
 from dp_pipeline.results.accountant import NOISY_MAX
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
@@ -30,17 +40,8 @@ ONE = Fraction(1)
 SILENT = Fraction(10**4)
 
 
-MODELS = {
-    "rows declared": PrivBayes(nominal_rows=300),
-    "rows paid": PrivBayes(),
-    "no pair fits": PrivBayes(nominal_rows=1),
-    "all in one table": PrivBayes(nominal_rows=10**9),
-    "few candidates": PrivBayes(nominal_rows=300, candidates=3, negatives="clipped"),
-}
-DOMAINS = {"binary": (BITS, TWINS), "town": (TOWN, TEN_PEOPLE)}
-
-every_model = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
-every_domain = pytest.mark.parametrize("domain, rows", DOMAINS.values(), ids=DOMAINS.keys())
+MODELS = [PrivBayes(nominal_rows=rows) for rows in (None, 1, 300, 10**9)]
+MODELS += [PrivBayes(nominal_rows=300, candidates=3, negatives="clipped")]
 
 
 def measured(model, *, domain=BITS, epsilon=ONE, distance=1) -> SyntheticTable:
@@ -76,8 +77,8 @@ def test_sets_of_other_sizes_are_as_large_as_is_useful() -> None:
     assert ("d",) in {one.attributes for one in table.measured}
 
 
-@every_model
-@every_domain
+@pytest.mark.parametrize("model", MODELS, ids=str)
+@pytest.mark.parametrize(("domain", "rows"), [(BITS, TWINS), (TOWN, TEN_PEOPLE)])
 def test_every_attribute_is_in_a_table_and_none_in_another(model, domain, rows):
     table = table_of(run(model, rows, domain=domain))
     sets = [set(one.attributes) for one in table.measured]
@@ -87,9 +88,10 @@ def test_every_attribute_is_in_a_table_and_none_in_another(model, domain, rows):
     assert [child for _, child in table.links] == list(range(1, len(sets)))
 
 
-def test_what_depends_is_in_one_table() -> None:
+@pytest.mark.parametrize("score", ["R", "I", "F"])
+def test_what_depends_is_in_one_table(score: str) -> None:
     # Without noise, and with room for one parent.
-    model = PrivBayes(clique_cells=4)
+    model = PrivBayes(score=score, clique_cells=4)
     for seed in range(10):
         table = table_of(run(model, TWINS, domain=BITS, epsilon=SILENT, seed=seed))
         pairs = {frozenset(one.attributes) for one in table.measured}
@@ -175,14 +177,6 @@ def test_a_replaced_person_loses_no_more_than_epsilon(score, rows, person, seed)
     check_loss(model, rows, (person,) * 2, epsilon=ONE, distance=2, seed=seed, domain=BITS)
 
 
-@every_score
-def test_every_score_finds_what_depends_where_a_row_is_replaced(score: str) -> None:
-    model = PrivBayes(score=score, clique_cells=4)
-    table = table_of(run(model, TWINS, domain=BITS, epsilon=SILENT))
-    pairs = {frozenset(one.attributes) for one in table.measured}
-    assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
-
-
 def test_score_i_is_of_more_levels_than_two_where_there_are_more() -> None:
     people = tuple((x, y, x) for x, y in product("012", repeat=2)) * 10
     domain = levels(a=3, b=3, c=3)
@@ -206,3 +200,102 @@ def test_score_f_is_refused_for_attributes_that_are_not_binary() -> None:
     PrivBayes(score="F", attributes=("a",)).check(MIXED)
     with pytest.raises(DeclarationError, match="score F, but b has 3 cells: choose"):
         PrivBayes(score="F").check(MIXED)
+
+
+SMALL_SIZES = st.lists(st.integers(1, 5), max_size=6).map(
+    lambda sizes: {f"a{at}": size for at, size in enumerate(sizes)}
+)
+EIGHT = {f"b{at}": 2 for at in range(8)}
+
+
+def every_maximal_set(sizes: dict[str, int], cells: int) -> set[tuple[str, ...]]:
+    """By trying all sets."""
+    everything = chain.from_iterable(combinations(sizes, m) for m in range(len(sizes) + 1))
+    held = {names: prod(sizes[name] for name in names) for names in everything}
+    return {
+        names
+        for names, product in held.items()
+        if product <= cells
+        and all(product * sizes[name] > cells for name in sizes if name not in names)
+    }
+
+
+@given(sizes=SMALL_SIZES, cells=st.integers(1, 200))
+def test_every_maximal_set_is_found_once(sizes: dict[str, int], cells: int) -> None:
+    sets = list(maximal_sets(sizes, cells))
+    assert len(set(sets)) == len(sets)
+    assert set(sets) == every_maximal_set(sizes, cells)
+
+
+@settings(max_examples=50)
+@given(sizes=SMALL_SIZES, cells=st.integers(1, 200), seed=st.integers(0, 99))
+def test_a_drawn_set_is_a_maximal_one(sizes: dict[str, int], cells: int, seed: int) -> None:
+    drawn = random_maximal_set(sizes, cells, np.random.default_rng(seed))
+    assert drawn in every_maximal_set(sizes, cells)
+
+
+def test_the_first_of_astronomically_many_sets_are_found_at_once() -> None:
+    # About 10^22 sets: a search that tried those that are not maximal would not end.
+    wide = {f"a{index}": 2 + index % 9 for index in range(86)}
+    first = list(islice(maximal_sets(wide, 10**12), 1000))
+    assert len(set(first)) == 1000
+
+
+def test_where_there_are_few_families_all_of_them_are_candidates() -> None:
+    sizes = {"a": 2, "b": 3, "c": 4, "d": 30}
+    families = candidate_families(
+        sizes, ["a", "b"], most_cells=12, most=200, rng=np.random.default_rng(0)
+    )
+    # c with a has 8 cells, with b 12, with both 24; d has no room for a parent.
+    assert set(families) == {Family("c", ("a",)), Family("c", ("b",))}
+
+
+def test_of_many_families_a_seeded_sample_is_drawn() -> None:
+    placed = list(EIGHT)[:5]
+    assert 3 * comb(5, 2) == 30
+    every = candidate_families(EIGHT, placed, most_cells=8, most=30, rng=np.random.default_rng(1))
+    assert len(every) == 30
+    some, again, other = (
+        candidate_families(EIGHT, placed, most_cells=8, most=20, rng=np.random.default_rng(seed))
+        for seed in (1, 1, 2)
+    )
+    assert len(set(some)) == 20
+    assert set(some) < set(every)
+    assert some == again != other
+
+
+def test_in_a_sample_every_child_is_as_likely_as_another() -> None:
+    # "wide" has 10 families and "narrow" 10 of more: 500 of 1000 draws, deviation 16; 7 of them
+    # in 10^-11.
+    sizes = {**dict.fromkeys(list(EIGHT)[:5], 2), "wide": 4, "narrow": 2}
+    drawn = [
+        one.child
+        for seed in range(1000)
+        for one in candidate_families(
+            sizes, list(sizes)[:5], most_cells=8, most=1, rng=np.random.default_rng(seed)
+        )
+    ]
+    assert abs(drawn.count("wide") - 500) < 7 * 16
+
+
+def test_without_room_for_a_parent_there_is_no_candidate() -> None:
+    sizes = {"a": 4, "b": 4}
+    assert not candidate_families(sizes, ["a"], most_cells=15, most=9, rng=np.random.default_rng(0))
+    assert not candidate_families(sizes, ["a"], most_cells=0, most=9, rng=np.random.default_rng(0))
+
+
+def test_a_network_of_degree_k_is_measured_by_d_less_k_tables() -> None:
+    for degree in range(8):
+        names = list(EIGHT)
+        network = [
+            Family(name, tuple(names[max(0, index - degree) : index]))
+            for index, name in enumerate(names)
+        ]
+        sets = covering_sets(network)
+        assert len(sets) == 8 - degree
+        assert {len(one) for one in sets} == {degree + 1}
+
+
+def test_sets_are_linked_to_the_one_they_share_most_with() -> None:
+    sets = (("a",), ("b", "c"), ("d", "c", "b"), ("e", "d"), ("f",))
+    assert overlap_links(sets) == ((0, 1), (1, 2), (2, 3), (0, 4))

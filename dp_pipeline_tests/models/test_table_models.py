@@ -14,6 +14,7 @@ import pytest
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.models.tables.independent import Independent
@@ -144,7 +145,10 @@ def test_a_small_cap_is_kept_and_most_cells_says_so(name: str, delta: Fraction |
     sizes = (4, 3, 2, 4, 2)
     model, domain = built(MODELS[name], clique_cells=8), domain_of(sizes)
     released = fitted(model, sizes, 2000, epsilon="20", delta=delta)
-    assert max(domain.cell_count(release) for release in released.cliques) <= 8
+    assert max(domain.cell_count(clique) for clique in released.cliques) <= 8
+    JunctionTree(released.cliques, released.links).require_running_intersection()
+    for marginal in released.measured:
+        assert any({*marginal.attributes} <= {*clique} for clique in released.cliques)
 
 
 @capped

@@ -206,7 +206,7 @@ def test_a_tree_that_keeps_a_share_does_not_close(monkeypatch: pytest.MonkeyPatc
         return count(growth, less)
 
     monkeypatch.setattr(htree_kmeans._Growth, "count", all_but_one)
-    with pytest.raises(BoundaryViolation, match="must spend its whole ε .*, but 1 of 4096"):
+    with pytest.raises(BoundaryViolation, match=r"must spend its whole ε .*, but 1 of 4096"):
         grown(Constant(6))
 
 
