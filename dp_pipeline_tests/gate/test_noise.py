@@ -5,7 +5,7 @@ import math
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -26,8 +26,14 @@ from dp_pipeline.gate.noise import (
     SeededNoise,
     float_at_least,
     parse_noise,
+    root_at_least,
 )
-from dp_pipeline.gate.samplers import UniformIntegers, geometric_noise, saturating_sum
+from dp_pipeline.gate.samplers import (
+    UniformIntegers,
+    bernoulli_exp_of_any,
+    geometric_noise,
+    saturating_sum,
+)
 from dp_pipeline_tests.gate.distributions import (
     ALARM,
     SCALES,
@@ -393,26 +399,29 @@ def test_opendp_gets_the_smallest_float_above_the_scale(scale: Fraction) -> None
     assert Fraction(math.nextafter(at_least, 0)) < scale <= Fraction(at_least)
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 10**400), Fraction(1, 3), Fraction(7, 3)], ids=str)
-def test_opendp_is_handed_no_less_noise_than_was_paid_for(scale, monkeypatch):
+def handed_to_opendp(makers: Sequence[str], patch: pytest.MonkeyPatch) -> list[float]:
+    """Return the scales that are handed to these functions of OpenDP, in time."""
     from opendp import measurements
 
     handed: list[float] = []
 
-    def watch(name: str) -> None:
-        make = getattr(measurements, name)
-
-        def watched(*given, scale: float):
+    def watch(name: str, make: Callable[..., object]) -> None:
+        def watched(*given: object, scale: float) -> object:
             handed.append(scale)
             return make(*given, scale=scale)
 
-        monkeypatch.setattr(measurements, name, watched)
+        patch.setattr(measurements, name, watched)
 
-    watch("make_laplace")
-    watch("make_noisy_max")
-    OpenDPNoise().discrete_laplace(np.array([1]), scale)
-    OpenDPNoise().noisy_max(np.array([1]), scale)
-    OpenDPNoise().exponential_choice(np.array([1]), scale)
+    for name in makers:
+        watch(name, getattr(measurements, name))
+    return handed
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 10**400), Fraction(1, 3), Fraction(7, 3)], ids=str)
+def test_opendp_is_handed_no_less_noise_than_was_paid_for(scale, monkeypatch):
+    handed = handed_to_opendp(["make_laplace", "make_noisy_max"], monkeypatch)
+    for kind in ("discrete_laplace", *CHOICES):
+        getattr(OpenDPNoise(), kind)(np.array([1]), scale)
     assert handed == [float_at_least(scale)] * 3
     assert min(handed) > 0
 
@@ -420,16 +429,8 @@ def test_opendp_is_handed_no_less_noise_than_was_paid_for(scale, monkeypatch):
 @settings(max_examples=30)
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=2**110))
 def test_opendp_is_handed_no_less_than_the_variance(sigma2: Fraction) -> None:
-    from opendp import measurements
-
-    handed: list[float] = []
-
-    def watched(*_, scale: float):
-        handed.append(scale)
-        return list
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measurements, "make_gaussian", watched)
+        handed = handed_to_opendp(["make_gaussian"], patch)
         OpenDPNoise().discrete_gaussian(np.array([1]), sigma2)
     assert sigma2 <= Fraction(handed[0]) ** 2 < sigma2 * (1 + Fraction(3, 10**9))
 
@@ -537,3 +538,66 @@ def test_many_counts_are_answered_by_the_exact_sampler(ask, monkeypatch):
     for cells in (1, MIN_EXACT_CELLS - 1, MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1):
         getattr(OpenDPNoise(), ask)(np.zeros(cells, dtype=np.int64), Fraction(7, 3))
     assert asked == [(cells, Fraction(7, 3)) for cells in (MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1)]
+
+
+SIZE = 100_000
+EXPONENTS = [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 3), Fraction(5), ABOVE]
+
+
+def p_of_coins(x: Fraction) -> float:
+    """The p-value of SIZE coins against exp(−x)."""
+    uniform = UniformIntegers(np.random.default_rng(1).bytes)
+    small = max(x.numerator, x.denominator) < 2**63
+    part = np.full(SIZE, x.numerator, np.int64 if small else object)
+    came_true = int(bernoulli_exp_of_any(part, x.denominator, uniform).sum())
+    return float(stats.binomtest(came_true, SIZE, math.exp(-x)).pvalue)
+
+
+@pytest.mark.parametrize("x", EXPONENTS, ids=str)
+def test_a_coin_falls_true_with_probability_exp_of_minus_x(x: Fraction) -> None:
+    assert p_of_coins(x) > ALARM
+
+
+def test_a_coin_without_whole_units_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = samplers.bernoulli_exp
+
+    def always_for_a_unit(part, whole, uniform):
+        return right(part, whole, uniform) | (whole == 1)
+
+    monkeypatch.setattr(samplers, "bernoulli_exp", always_for_a_unit)
+    assert p_of_coins(Fraction(7, 3)) < ALARM
+
+
+def test_each_coin_has_its_own_exponent() -> None:
+    uniform = UniformIntegers(np.random.default_rng(2).bytes)
+    part = np.arange(10**5) % 5
+    came_true = bernoulli_exp_of_any(part, 2, uniform)
+    for place in range(5):
+        mine = came_true[part == place]
+        expected = math.exp(-place / 2)
+        assert stats.binomtest(int(mine.sum()), mine.size, expected).pvalue > ALARM
+
+
+@pytest.mark.parametrize("part", [np.full(1000, 2**62), np.full(1000, 10**400, object)])
+def test_an_astronomical_exponent_is_false_at_once(part) -> None:
+    uniform = UniformIntegers(np.random.default_rng(3).bytes)
+    assert not bernoulli_exp_of_any(part, 1, uniform).any()
+    assert bernoulli_exp_of_any(part[:0], 1, uniform).shape == (0,)
+
+
+@settings(max_examples=150)
+@given(st.fractions(min_value=Fraction(1, 10**40), max_value=10**40))
+def test_a_root_is_never_too_small_and_hardly_too_large(square: Fraction) -> None:
+    root = root_at_least(square)
+    assert square <= root**2 < square * (1 + Fraction(1, 10**9)) ** 2
+    assert Fraction(float(root)) == root
+
+
+@pytest.mark.parametrize("square", [Fraction(1, 10**700), Fraction(2**110), Fraction(10**700)])
+def test_integer_roots_are_right_at_any_size(square: Fraction) -> None:
+    assert square <= root_at_least(square) ** 2 < square * (1 + Fraction(1, 10**9)) ** 2
+
+
+def test_whole_roots_are_exact() -> None:
+    roots = [root_at_least(Fraction(n * n, 16)) for n in (1, 3, 10**6)]
+    assert roots == [Fraction(n, 4) for n in (1, 3, 10**6)]

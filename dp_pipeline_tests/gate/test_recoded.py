@@ -224,25 +224,19 @@ class CountsAGroupTwice(LoopCounter):
         return DerivingLoopCounter((*self.rows, *first), finer.domain, self, dict(derived))
 
 
-def turned_if_rare(counter: LoopCounter, group: int, groups: list[int], name: str) -> int:
-    """A group's number, which depends on how many rows it has."""
-    is_rare = 2 * groups.count(group) < len(groups)
-    return counter.domain[name].size - 1 - group if is_rare else group
+def by_exact_counts(kind: type[GroupedLoopCounter] | type[DerivingLoopCounter]) -> Any:
+    """Return the counter whose groups' numbers depend on counts that nobody has released."""
 
+    class TurnsRareGroups(kind):  # type: ignore[valid-type,misc]
+        def code(self, row: Row, name: str) -> int:
+            group = super().code(row, name)
+            if name in getattr(self, "derived", self.domain.names):
+                groups = [super(TurnsRareGroups, self).code(person, name) for person in self.rows]
+                is_rare = 2 * groups.count(group) < len(groups)
+                return self.domain[name].size - 1 - group if is_rare else group
+            return group
 
-class TurnsRareGroups(GroupedLoopCounter):
-    def code(self, row: Row, name: str) -> int:
-        groups = [super(TurnsRareGroups, self).code(person, name) for person in self.rows]
-        return turned_if_rare(self, super().code(row, name), groups, name)
-
-
-class TurnsRareDerivedGroups(DerivingLoopCounter):
-    def code(self, row: Row, name: str) -> int:
-        code = super().code(row, name)
-        if name not in self.derived:
-            return code
-        groups = [super(TurnsRareDerivedGroups, self).code(person, name) for person in self.rows]
-        return turned_if_rare(self, code, groups, name)
+    return TurnsRareGroups
 
 
 @dataclass(frozen=True)
@@ -250,12 +244,12 @@ class RecodesByExactCounts(LoopCounter):
     """Groups by counts that nobody has released."""
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> LoopCounter:
-        coarse = super().grouped(groupings)
-        return TurnsRareGroups(self.rows, coarse.domain, self, dict(groupings))
+        domain = super().grouped(groupings).domain
+        return by_exact_counts(GroupedLoopCounter)(self.rows, domain, self, dict(groupings))
 
-    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
-        finer = super().with_attributes(derived)
-        return TurnsRareDerivedGroups(self.rows, finer.domain, self, dict(derived))
+    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> LoopCounter:
+        domain = super().with_attributes(derived).domain
+        return by_exact_counts(DerivingLoopCounter)(self.rows, domain, self, dict(derived))
 
 
 def measure_groups(curator: Curator, groups: dict[str, Grouping]) -> None:

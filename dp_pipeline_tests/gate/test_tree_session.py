@@ -16,7 +16,8 @@ from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.trees import TreeSession
+from dp_pipeline.gate.trees import TreeSession, pyramid
+from dp_pipeline.raw.counters.geometry import grid_counts
 from dp_pipeline.results.accountant import TREE_PATHS
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.transcript import Transcript
@@ -406,3 +407,31 @@ def test_a_release_with_two_trees_needs_both_of_them_spent() -> None:
     assert closed(curator, first) == [True, False]
     second.expand(ROOT, bits=4, shares=ALL)
     assert closed(curator, second) == [True, True]
+
+
+EDGE = 1 << 16
+
+
+@pytest.mark.parametrize(("dimensions", "height"), [(1, 0), (1, 6), (2, 5), (3, 3), (4, 2)])
+def test_each_level_equals_a_direct_count(dimensions, height):
+    rng = np.random.default_rng(dimensions)
+    columns = rng.integers(-EDGE, EDGE, size=(dimensions, 500), endpoint=True)
+    columns[:, :9] = EDGE
+    levels = pyramid(grid_counts(columns, 1 << height, rows=500))
+    assert len(levels) == height + 1
+    for index, level in enumerate(levels):
+        direct = grid_counts(columns, 1 << index, rows=500)
+        assert level.shape == (1 << index,) * dimensions
+        assert level.dtype == np.int64
+        assert level.flags.c_contiguous
+        assert np.array_equal(level, direct)
+
+
+def test_an_empty_grid_has_empty_levels():
+    assert [level.sum() for level in pyramid(np.zeros((8, 8), dtype=np.int64))] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 4), (6, 6)])
+def test_a_grid_that_is_not_a_power_of_two_an_axis_is_refused(shape):
+    with pytest.raises(BoundaryViolation, match="on every axis"):
+        pyramid(np.zeros(shape, dtype=np.int64))
