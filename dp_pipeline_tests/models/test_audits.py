@@ -296,7 +296,7 @@ def test_too_little_noise_and_an_unpaid_level_are_flagged(name: str) -> None:
 
 
 @pytest.mark.study
-def test_only_a_round_of_k_means_with_too_little_noise_is_flagged() -> None:
+def test_a_round_with_too_little_noise_is_flagged_and_no_other() -> None:
     cheaper = replace(ROUND, cheaper=Fraction(3, 2))
     assert certified(ROUND, TEN_PEOPLE[-1:], runs=ROUND_RUNS) <= CLAIM
     assert certified(cheaper, TEN_PEOPLE[-1:], runs=ROUND_RUNS) > CLAIM

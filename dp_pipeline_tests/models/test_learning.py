@@ -133,7 +133,6 @@ def test_no_one_way_marginal_is_measured_for_next_to_nothing() -> None:
         ).released
         earlier = released.tables()
         known = EarlierTables.of(earlier, domain)
-        assert known is not None
         assert max(len(one.attributes) for one in known.measured) > 1
         alone = [one.variance**0.5 for one in known.measured if len(one.attributes) == 1]
         assert len(alone) == len(sizes)
@@ -149,7 +148,6 @@ def test_tables_that_leave_an_attribute_out_are_not_planned_from() -> None:
     model = OneShot(plan_from="previous")
     again = run(model, counter_of(more, rows), domain=more, earlier=first.tables()).released
     known = EarlierTables.of(again.tables(), more)
-    assert known is not None
     assert {name for one in known.measured for name in one.attributes} == {"x0", "x1", "x2", "x3"}
 
 
@@ -195,7 +193,6 @@ def test_earlier_tables_are_read_back_as_they_were_measured() -> None:
         MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40, epsilon=Fraction(1, 2)
     ).released
     known = EarlierTables.of(released.tables(), TOWN)
-    assert known is not None
     for one, before in zip(known.measured, released.measured, strict=True):
         assert one.attributes == before.attributes
         assert one.table.tolist() == before.table.tolist()
@@ -274,11 +271,9 @@ def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
             noise = SeededNoise(1000 * seed + window)
             released = run(model, TEN_PEOPLE, epsilon=Fraction(1), noise=noise).released
             tables = EarlierTables.of(released.tables(), TOWN)
-            assert tables is not None
             known.append(tables)
         for names, exact in (("colour",), [5, 2, 3]), (("smokes",), [6, 4]):
             total = sum_marginals(known, names)
-            assert total is not None
             errors = total.table - 3 * np.array(exact)
             squares += (errors**2 / total.variance).tolist()
     mean, error = np.mean(squares), np.std(squares) / len(squares) ** 0.5

@@ -1,5 +1,6 @@
 """What a model asks for: parameters from text, numbers of levels and cells, and shares of ε."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 
@@ -12,17 +13,24 @@ from dp_pipeline.config.catalogue import available_datasets
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
+from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models import MODELS, build_model
-from dp_pipeline.models.base import planning_units
+from dp_pipeline.models.base import fit, guarantee_of, planning_units
 from dp_pipeline.models.clustering.base import cells_per_axis
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, tree_height
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.raw.counters.batch import BatchQuery
+from dp_pipeline.raw.counters.fold import FoldCounter, Partial
+from dp_pipeline.raw.counters.memory import MemoryCounter
+from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.trees import Nodes
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, LargeAnswers, build_declared, built, run
+from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
+from dp_pipeline_tests.models.tables import wide
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 
@@ -242,3 +250,48 @@ def test_privtree_splits_as_often_as_its_levels_say() -> None:
     for levels, leaves in ((1, 4), (2, 16)):
         found = run(PrivTreeKMeans(k=2, levels=levels), noise=LargeAnswers())
         assert found.draws[-1].exact.size == leaves
+
+
+LOOKS = {
+    "htree_kmeans": 9,
+    "eug_kmeans": 2,
+    "dpqt_kmeans": 2,
+    "hybrid_kmeans": 3,
+    "dplloyd": 7,
+    "independent": 1,
+    "priview": 1,
+    "jtree": 3,
+    "privhd": 3,
+    "mst": 3,
+    "one_shot": 5,
+}
+"""Model → looks at most. Those that choose again and again, as PrivBayes and AIM, take one a round;
+a generation of a tree is one."""
+
+
+def looks(name: str) -> int:
+    """Of one fit with default parameters at ε = 1."""
+    rows: MemoryCounter
+    if name.endswith(("kmeans", "lloyd")):
+        domain = space(3)
+        rows = in_memory(two_groups(domain, 4000), domain)
+    else:
+        domain, rows = wide(8, 4000)
+    taken: list[int] = []
+
+    def fold(questions: Sequence[BatchQuery]) -> Partial:
+        taken.append(len(questions))
+        return rows._fold(questions)
+
+    def ask(accountant: Accountant) -> Curator:
+        return curator_over(FoldCounter(domain, fold), domain=domain, accountant=accountant)
+
+    model, epsilon = MODELS[name](), Fraction(1)
+    rng = np.random.default_rng(0)
+    fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
+    return len(taken)
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_release_looks_at_the_rows_a_few_times(name: str) -> None:
+    assert 1 <= looks(name) <= LOOKS[name]

@@ -47,13 +47,11 @@ def fitted(model, rows, *, noise=None, transcript=None) -> Clusters:
     released = model.fit(curator, epsilon=ONE, rng=np.random.default_rng(7))
     curator.accountant.require_all_spent()
     assert curator.accountant.kind == guarantee_of(model, ONE).kind
-    assert isinstance(released, Clusters)
     return released
 
 
 def covered(clusters: Clusters) -> tuple[list[float], list[float]]:
     """Corners of what the released boxes cover."""
-    assert clusters.synopsis is not None
     lower, upper = clusters.synopsis.lower, clusters.synopsis.upper
     return lower.min(axis=0).tolist(), upper.max(axis=0).tolist()
 
@@ -121,7 +119,6 @@ def test_a_centre_of_no_noisy_size_is_a_record_whatever_is_drawn(seed: int) -> N
     model = DpKMeans(k=5, rounds=1, variant="published")
     people = (*IN_A_CORNER, FAR_AWAY)
     clusters = fitted(model, people, noise=ForcedNoise(seed, most=6))
-    assert clusters.sizes is not None
     stayed = clusters.centres[clusters.sizes < 1]
     assert {tuple(one) for one in stayed.tolist()} <= places(people)
 

@@ -84,7 +84,6 @@ def test_the_plan_is_the_one_computed_by_hand(total, signal, min_deviations, cau
         if expected is None:
             assert found is None
         else:
-            assert found is not None
             assert (found.one, found.rest) == pytest.approx(expected, abs=5e-4)
 
 
