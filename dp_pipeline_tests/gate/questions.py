@@ -266,7 +266,6 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
 ``test_split_session``.
 """
 
-
 GROUPS = {"colour": Grouping((0, 1, 1)), "y": Grouping((0, 0, 1))}
 DERIVED = {"ill": DerivedAttribute(("colour", "smokes"), (0, 1, 1, 0, 2, 1))}
 TREE = BitTree(("x", "y"), (0, 1, 0, 1, 0, 1))

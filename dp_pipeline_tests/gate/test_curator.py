@@ -46,7 +46,6 @@ from dp_pipeline_tests.gate.questions import (
     example_questions,
     fuzz_sensitivity,
     moved,
-    people,
 )
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
@@ -345,17 +344,6 @@ DIFFERENT: list[Callable[[Curator], object]] = [
 """Each differs from all others in one argument or more that its answer depends on."""
 
 
-@pytest.mark.parametrize("index", range(len(DIFFERENT)))
-def test_a_stored_answer_serves_no_other_question(index: int) -> None:
-    """To none of its neighbours in the list, which are most alike."""
-    transcript = Transcript()
-    DIFFERENT[index](curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript))
-    DIFFERENT[index](curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
-    for second in (*DIFFERENT[max(0, index - 3) : index], *DIFFERENT[index + 1 : index + 4]):
-        with pytest.raises(OtherQuestion, match=r"the next stored answer"):
-            second(curator_over(None, epsilon=ONE, transcript=transcript.rewind()))
-
-
 def test_different_questions_have_different_keys() -> None:
     def known(ask: Callable[[Curator], object]) -> tuple[str, ...]:
         transcript = Transcript()
@@ -389,16 +377,6 @@ def test_a_question_has_one_identity_whatever_the_rows(kind: str) -> None:
         EXAMPLES[kind](curator_over(rows, epsilon=ONE, transcript=transcript))
         asked.append([record.question for record in transcript.records])
     assert asked[0] == asked[1] == asked[2]
-
-
-@settings(max_examples=40)
-@given(rows=people, question=QUESTIONS["nodes"])
-def test_node_counts_are_those_of_a_loop_over_rows(rows: list[Row], question: Question) -> None:
-    noise = RecordingNoise()
-    curator = curator_over(rows, noise=noise)
-    answer = question(curator, epsilon=SILENT)
-    assert (noise.draws[0].exact == answer.table).all()
-    assert 0 <= answer.table.sum() <= len(rows)
 
 
 def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from fractions import Fraction
 from itertools import product
-from math import exp, sqrt
+from math import exp
 
 import numpy as np
 import pytest
@@ -67,13 +67,6 @@ def test_the_radius_is_that_of_many_numbers() -> None:
     below = np.where(radii > 0, cumulated[radii - 1], 0.0)
     places = below + spread * (cumulated[radii] - below)
     assert stats.kstest(places, "uniform").pvalue > ALARM
-
-
-def test_linf_noise_of_many_numbers_is_half_of_laplace_noise() -> None:
-    p, scale = 66, Fraction(1000)
-    spread = drawn(SeededNoise(5), p, scale, 300).std()
-    assert spread == pytest.approx(1000 * sqrt((p + 1) * (p + 2) / 3), rel=0.05)
-    assert spread < 0.43 * 1000 * p * sqrt(2)
 
 
 def uniform_radius(size, scale, uniform):

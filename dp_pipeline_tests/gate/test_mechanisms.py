@@ -38,7 +38,6 @@ from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 
 ONE = Fraction(1)
 
-
 reaches = st.integers(1, 2**40)
 epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 
@@ -213,7 +212,6 @@ NOT_INTEGERS = [
     None,
 ]
 TOO_LARGE = np.array([2**63], np.uint64)
-
 
 MECHANISMS = [
     (measure, "l1", "epsilon"),

@@ -56,7 +56,6 @@ INT64 = np.iinfo(np.int64)
 by_our_source = pytest.mark.parametrize("source", OURS, ids=lambda source: source.name)
 by_scale = pytest.mark.parametrize("scale", SCALES, ids=str)
 
-
 VARIANCES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(100), Fraction(1000**2)]
 CDFS = {"discrete_laplace": laplace_cdf, "discrete_gaussian": gaussian_cdf}
 """Both kinds of noise that are added to counts, of a scale and of a variance."""

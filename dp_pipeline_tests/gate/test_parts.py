@@ -95,15 +95,6 @@ def test_tables_of_parts_are_counted_as_by_loops(units: list[Unit], order: str) 
 
 
 @given(units)
-def test_margins_of_pairs_of_a_set_are_the_table_of_sizes(units: list[Unit]) -> None:
-    """But for what is left of a weight that is shared among up to 66 pairs, or 12 parts."""
-    for name, pairs in zip(("age", "sex"), counter(units).pairs(["age", "sex"]), strict=True):
-        table = pairs.open_at_the_gate()
-        margins = (table.sum(axis=1) + table.sum(axis=2)) / 2
-        assert np.abs(margins - loop_table(units, (SIZE, name))).sum() <= 66 * len(units)
-
-
-@given(units)
 def test_groups_of_levels_are_sums_of_their_levels(units: list[Unit]) -> None:
     groups = {"age": Grouping((0, 0, 1)), SIZE: Grouping((0,) * 3 + (1,) * (MOST - 3))}
     (table,) = counter(units).grouped(groups).count([("age", SIZE)])

@@ -257,12 +257,6 @@ def test_without_noise_it_equals_the_exact_metrics(people: str) -> None:
         assert number.value == pytest.approx(exact)
 
 
-def test_the_true_table_has_no_error() -> None:
-    numbers = bought(curator_over(TEN_PEOPLE), SILENT, table=table_of(TEN_PEOPLE))
-    assert numbers["avd_2"].value == pytest.approx(0, abs=1e-4)
-    assert numbers["avd_3"].value == pytest.approx(0, abs=1e-4)
-
-
 def test_a_table_without_rows_is_evaluated() -> None:
     empty = bought(curator_over(TEN_PEOPLE), SILENT, table=table_of(NOBODY))
     assert tuple(empty) == NUMBERS

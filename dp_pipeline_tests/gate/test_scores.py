@@ -222,17 +222,6 @@ def test_purity_is_its_formula_rounded_down_in_every_cell(table: Table) -> None:
     assert Purity().score(table) == sum(math.floor(UNIT * cell) for cell in cells)
 
 
-def test_purity_falls_as_impurity_rises() -> None:
-    for seed in range(20):
-        counts = np.random.default_rng(seed).integers(0, 900, (3, 4, 2))
-        rows = int(counts.sum())
-        merged = counts.sum(axis=2)
-        sizes = merged.sum(axis=0)
-        gini = sum(n * (1 - ((merged[:, g] / n) ** 2).sum()) for g, n in enumerate(sizes) if n)
-        assert Purity().score(merged) / UNIT == pytest.approx((rows - gini) / 2, abs=1e-3)
-        assert Purity().score(counts) >= Purity().score(merged) - 4
-
-
 @given(tables)
 def test_the_gap_is_its_formula_beyond_64_bits_too(table: Table) -> None:
     wide = DependenceScore(np.where(np.arange(12).reshape(SHAPE) % 5 == 0, GAP.expected, 1 << 61))

@@ -171,7 +171,6 @@ MUTANTS = {
     "subtracts the mean": subtracting(lambda shares, _: np.full_like(shares, shares.mean())),
 }
 
-
 EVERY = Prefixes.concatenate([ROOT.children(bits) for bits in range(TREE.depth + 1)])
 
 

@@ -52,7 +52,6 @@ SMALL: Mapping[str, Any] = {
 could tell apart.
 """
 
-
 PUBLIC_ROWS: Mapping[str, Any] = {"benchmark": True, "relation": "replace_one"}
 """How a curator is made for models that read the number of rows."""
 

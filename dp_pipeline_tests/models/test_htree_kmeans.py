@@ -1,4 +1,4 @@
-"""The default: what it keeps from its tree, what for, and that another k costs nothing."""
+"""The default: how its tree grows, what it keeps from it and what for, and what is free."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -8,21 +8,28 @@ import pytest
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
+from dp_pipeline.inference.noisy_tree import Sparsity
+from dp_pipeline.models.clustering import htree_kmeans
+from dp_pipeline.models.clustering.htree_kmeans import (
+    GrownTree,
+    GrowthPlan,
+    HTreeKMeans,
+    first_boxes,
+    grow,
+)
+from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline.results.trees import BitTree, Prefixes
+from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
 
 MODEL = HTreeKMeans(k=2, starts=2)
-KEPT = {
-    1: Fraction(0),
-    2: Fraction(0),
-    3: Fraction(3, 16),
-    4: Fraction(1, 4),
-    5: Fraction(5, 16),
-} | dict.fromkeys((8, 16), Fraction(2, 5))
+KEPT = {1: Fraction(0), 2: Fraction(0), 3: Fraction(3, 16), 4: Fraction(1, 4), 5: Fraction(5, 16)}
+KEPT |= dict.fromkeys((8, 16), Fraction(2, 5))
 """Dimensions → share of ε that is not the tree's."""
 WEAK, STRONG = 12, 600
 """People at whom an ε of 1 is weak and strong for two centres."""
@@ -69,12 +76,8 @@ MANY_CENTRES = replace(MODEL, k=20)
 def test_in_many_columns_it_asks_how_far_rows_are(d: int) -> None:
     assert kinds(fitted(d, model=MANY_CENTRES)) == ["counts", "tree", "clipped", "counts"]
     near = in_memory(near_the_middle(space(d), STRONG), space(d))
-    assert kinds(run(MANY_CENTRES, near, domain=space(d))) == [
-        "counts",
-        "tree",
-        "clipped",
-        "residuals",
-    ]
+    done = run(MANY_CENTRES, near, domain=space(d))
+    assert kinds(done) == ["counts", "tree", "clipped", "residuals"]
 
 
 def test_in_few_columns_nothing_is_asked_of_rows_near_the_middle() -> None:
@@ -118,18 +121,14 @@ class OneFullLeaf(Constant):
         return 10_000 * (np.arange(counts.size) == 3) if scale == LAST else counts.copy()
 
 
-def test_what_the_leaves_are_counted_at_last_is_in_their_weights() -> None:
+def test_every_leaf_is_counted_again_and_the_last_count_has_weight() -> None:
+    done = fitted(5, model=MANY_CENTRES)
+    assert done.draws[-1].exact.shape == (len(done.released.synopsis.weights),)
+    assert (done.draws[-1].scale, done.draws[-1].exact.sum()) == (LAST, STRONG)
     people = in_memory(two_groups(space(5), STRONG), space(5))
     done = run(MANY_CENTRES, people, noise=OneFullLeaf(0), domain=space(5))
     assert kinds(done)[-1] == "counts"
     assert done.released.synopsis.weights.argmax() == 3
-
-
-def test_every_leaf_of_the_tree_is_counted_again() -> None:
-    done = fitted(5, model=MANY_CENTRES)
-    assert done.draws[-1].exact.shape == (len(done.released.synopsis.weights),)
-    assert done.draws[-1].scale == LAST
-    assert done.draws[-1].exact.sum() == STRONG
 
 
 def test_moved_centres_are_nearer_to_the_people() -> None:
@@ -173,6 +172,219 @@ def test_no_question_depends_on_the_generator_of_post_processing(d: int) -> None
     reclustered = replace(MODEL, recluster=7)
     first, other = (fitted(d, model=reclustered, seed=seed) for seed in (1, 2))
     assert first.spends == other.spends
-    assert [draw.answer.tobytes() for draw in first.draws] == [
-        draw.answer.tobytes() for draw in other.draws
-    ]
+    answers = [[draw.answer.tobytes() for draw in run.draws] for run in (first, other)]
+    assert answers[0] == answers[1]
+
+
+ONE = Fraction(1)
+FIRST, REST = Fraction(SHARES, 5), Fraction(4 * SHARES, 5)
+"""Shares of ε of the first generation, and of the session below it."""
+
+
+def grown(noise, *, d=2, clusters=3, epsilon=ONE, distance=1, is_coarse=False):
+    """A tree over two groups of people, after its session was closed; and what was drawn."""
+    domain, recorder = space(d), RecordingNoise(noise)
+    counter = in_memory(two_groups(domain), domain)
+    curator = curator_over(
+        counter, epsilon=epsilon, distance=distance, noise=recorder, domain=domain
+    )
+    tree = BitTree.over(domain.names, domain.box(domain.names))
+    counted = curator.measure_boxes(tree, Prefixes.root().children(4), epsilon=epsilon / 5)
+    total, rate = float(counted.table.sum()), float(epsilon) / distance
+    plan = GrowthPlan.of(total, clusters=clusters, rate=rate)
+    first = first_boxes(tree, counted, is_coarse=is_coarse)
+    session = curator.open_tree(tree, epsilon=epsilon * 4 / 5, nodes=first.leaves[1])
+    result = grow(session, tree, first, plan, rate=rate * 4 / 5)
+    session.require_all_spent()
+    return result, recorder.draws
+
+
+def counts_of(result: GrownTree, *, d: int = 2) -> FloatArray:
+    """Weights of the leaves, as they are released."""
+    box = space(d).box(space(d).names)
+    return result.synopsis(BitTree.over(space(d).names, box), box).weights
+
+
+def shapes(draws: list[Draw]) -> list[tuple[int, ...]]:
+    return [draw.exact.shape for draw in draws]
+
+
+def shares(draws: list[Draw]) -> list[Fraction]:
+    """Shares of ε = 1 that each draw cost."""
+    return [SHARES / draw.scale for draw in draws]
+
+
+@pytest.mark.parametrize(
+    ("total", "signal", "deviations", "caution", "first", "below"),
+    [
+        # Fewer rows than noise: nothing is doubted more, and no child is taken for empty.
+        (-500, 1, 1, 0.35, None, None),
+        # ln 10 / 3 = 0.77 and 50/200 are beyond their limits; ln 2 is below 1.
+        (100, 10, 1, 0.35, None, None),
+        # 100/200, as a fifth of 20 is beyond its limit; ln 4.
+        (200, 20, 1, 0.5, None, (1.386, 0.386)),
+        # (20/50)^(2/3); ln 10.
+        (500, 50, 1.304, 0.5429, None, (2.303, 1.303)),
+        # ln 100 / 3; (20/100)^(2/3) = 0.342 is beyond its limit; ln ½ + 1 is below 1; ln 20.
+        (1000, 100, 1.535, 0.35, None, (2.996, 1.996)),
+        # ln 200 / 3; ln 1 + 1; ln 40 = 3.7 is beyond its limit.
+        (2000, 200, 1.766, 0.35, (1, 0), (3, 2)),
+        # ln 1000 / 3 = 2.3; ln 5 + 1; ln 200 = 5.3.
+        (10_000, 1000, 2, 0.35, (2.609, 1.609), (3, 2)),
+    ],
+)
+def test_the_plan_is_the_one_computed_by_hand(total, signal, deviations, caution, first, below):
+    plan = GrowthPlan.of(total, clusters=5, rate=0.5)
+    assert plan.signal == signal
+    assert plan.min_deviations == pytest.approx(deviations, abs=5e-4)
+    assert plan.caution == pytest.approx(caution, abs=5e-5)
+    for sparsity, expected in ((plan.first, first), (plan.below, below)):
+        if expected is None:
+            assert sparsity is None
+        else:
+            assert (sparsity.one, sparsity.rest) == pytest.approx(expected, abs=5e-4)
+
+
+def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
+    weak = GrowthPlan.of(600, clusters=3, rate=0.1)
+    assert replace(weak, rate=1.0) == GrowthPlan.of(60, clusters=3, rate=1.0)
+
+
+def test_sparsity_is_one_deviation_less_for_the_rest() -> None:
+    assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(one=3.0, rest=2.0)
+
+
+@pytest.mark.parametrize(("d", "boxes"), [(1, 16), (2, 16), (3, 8), (4, 16), (5, 16), (8, 16)])
+def test_coarse_first_boxes_halve_up_to_four_columns_alike(d: int, boxes: int) -> None:
+    _, draws = grown(Constant(6), d=d)
+    assert shapes(draws) == [(16,), (16, 1)]
+    result, draws = grown(Constant(6), d=d, is_coarse=True)
+    assert shapes(draws)[0] == (16,)
+    assert draws[1].exact.shape[0] == boxes
+    values, variances = result.noisy.estimates(1 + np.arange(boxes))
+    assert (values <= 6 * 16 / boxes).all()
+    assert (variances < 50.5 * 16 / boxes).all()
+
+
+def test_people_with_more_rows_get_more_noise() -> None:
+    _, draws = grown(SeededNoise(1), epsilon=Fraction(1, 2), distance=3)
+    assert draws[0].scale == 30
+
+
+def test_boxes_of_a_few_rows_are_counted_again() -> None:
+    # One deviation at a fifth of ε is 7 rows.
+    result, draws = grown(Constant(6))
+    assert shapes(draws) == [(16,), (16, 1)]
+    assert shares(draws) == [FIRST, REST]
+    assert len(counts_of(result)) == 16
+
+
+def test_where_rows_are_few_two_more_are_spread_evenly() -> None:
+    # At ε = 1 two units are two rows, over sixteen boxes; 16·20 rows are not few.
+    assert counts_of(grown(Constant(6))[0]) == pytest.approx(6 + 2 / 16)
+    assert counts_of(grown(SeededNoise(1))[0]).min() > 0
+    many, _ = grown(Constant(20))
+    agreed = many.noisy.counts(first=many.plan.first, below=many.plan.below)
+    assert (counts_of(many) == agreed[many.noisy.leaves[0]]).all()
+
+
+@pytest.mark.parametrize(
+    ("d", "answer", "bits"),
+    [
+        # z·0.8·caution of 20 rows is 5.6, of 60 rows 16.8: log2 is 2.5 and 4.1 times 2d/(2 + d).
+        (1, 20, 2),
+        (2, 20, 2),
+        (1, 60, 3),
+        (2, 60, 4),
+        (8, 20, 4),
+    ],
+)
+def test_boxes_of_some_rows_end_in_leaves_of_a_grid(d: int, answer: int, bits: int) -> None:
+    result, draws = grown(Constant(answer), d=d)
+    assert shapes(draws) == [(16,), (16, 1 << bits)]
+    assert shares(draws) == [FIRST, REST]
+    _, nodes = result.noisy.leaves
+    assert nodes.depths.tolist() == [4 + bits] * (16 << bits)
+
+
+def test_boxes_of_many_rows_hand_most_of_epsilon_on() -> None:
+    # 400·0.8·0.35 = 112 rows, log2 = 6.8: 7 bits in two dimensions, 1/(2^(7/4) − 1) = 0.423 of
+    # what is left for the first four. Then 400·0.46·0.35 = 65 rows, 6 bits: 0.547. Then
+    # 400·0.21·0.35 = 29 rows, 5 bits: 0.725. Then 4 bits, and all that is left.
+    _, draws = grown(Constant(400))
+    left, spent = SHARES, list[int]()
+    for bits in (7, 6, 5):
+        spent.append(int(left / (2 ** (bits / 4) - 1)))
+        left -= spent[-1]
+    assert shares(draws)[:4] == [FIRST, *(Fraction(4 * part, 5) for part in spent)]
+    assert shapes(draws)[:4] == [(16,), *((16**index, 16) for index in range(1, 4))]
+
+
+class OneFullBox(Constant):
+    """So many rows in the last of several boxes, and none elsewhere."""
+
+    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+        answer = super().discrete_laplace(counts, scale)
+        answer[..., : max(1, answer.shape[-1] - 1)] = 0
+        return answer
+
+
+def test_while_few_nodes_go_on_a_cheap_look_is_taken() -> None:
+    # 40·4096/(0.8·600) shares; then a fifth of what is left for those that may be noise alone.
+    _, draws = grown(OneFullBox(600))
+    left = SHARES - 341
+    spent = (341, left // 5, left - left // 5, 341)
+    assert shapes(draws)[:4] == [(16,), (15, 1), (1, 16), (15, 1)]
+    assert shares(draws)[:6] == [FIRST, REST, *(Fraction(4 * part, 5) for part in spent)]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 16])
+@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), ONE, Fraction(1000)], ids=str)
+def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(d, epsilon, monkeypatch):
+    # The session would not have closed otherwise. Forced answers would grow to the cap.
+    monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
+    for noise in (SeededNoise(1), ForcedNoise(2)):
+        result, _ = grown(noise, d=d, epsilon=epsilon)
+        (_, nodes), counts = result.noisy.leaves, counts_of(result, d=d)
+        assert nodes.are_disjoint()
+        assert (0.5**nodes.depths).sum() == 1
+        assert len(counts) == len(nodes)
+        assert np.isfinite(counts).all()
+        assert (counts >= 0).all()
+        assert counts.sum() >= 1
+
+
+def test_a_tree_that_keeps_a_share_does_not_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A mutant of growth: leaves do not spend their last share.
+    count = htree_kmeans._Growth.count
+
+    def all_but_one(growth, asked):
+        less = [(nodes, bits, shares - (not bits)) for nodes, bits, shares in asked]
+        return count(growth, less)
+
+    monkeypatch.setattr(htree_kmeans._Growth, "count", all_but_one)
+    with pytest.raises(BoundaryViolation, match=r"must spend its whole ε .*, but 1 of 4096"):
+        grown(Constant(6))
+
+
+def test_a_tree_of_enough_nodes_grows_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(htree_kmeans, "MOST_NODES", 200)
+    result, draws = grown(Constant(10**6))
+    # 1 + 16 + 256 nodes are more than 200: the third generation spends all it has.
+    assert shapes(draws) == [(16,), (16, 16), (256, 1)]
+    assert len(result.noisy) == 1 + 16 + 256
+    assert sum(shares(draws)) == SHARES
+
+
+def test_a_tree_ends_where_its_bits_do() -> None:
+    # One dimension has 17 bits, at 4 a generation: the last has one.
+    result, _ = grown(Constant(10**9), d=1, epsilon=Fraction(1000))
+    _, nodes = result.noisy.leaves
+    assert nodes.depths.tolist() == [17] * (1 << 17)
+
+
+def test_next_to_no_noise_grows_to_the_people_and_counts_them() -> None:
+    result, _ = grown(SeededNoise(1), epsilon=Fraction(1000))
+    (_, nodes), counts = result.noisy.leaves, counts_of(result)
+    assert counts.sum() == pytest.approx(12)
+    assert (0.5 ** nodes.depths[counts > 0.5]).sum() < 0.01

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.models.base import Model
 from dp_pipeline.models.clustering.base import Lloyd, round_budgets
@@ -25,7 +24,6 @@ from dp_pipeline.models.clustering.lloyd_kmeans import (
 from dp_pipeline_tests import loops
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.contract import Run, check_loss, run
-from dp_pipeline_tests.models.mutants import KeepsTheStartOfAnEmptyCluster
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 ONE = Fraction(1)
@@ -128,35 +126,6 @@ def test_a_person_added_to_an_empty_cluster_moves_no_centre(name: str, seed: int
     # with and without the person, every centre is the same to the last bit.
     for rows in (NOBODY, TEN_PEOPLE[:4]):
         check_loss(MODELS[name], rows, TEN_PEOPLE[-1:], epsilon=ONE, distance=1, seed=seed)
-
-
-def share_of_stays(model: Model, rows: tuple[Row, ...], place: list[float]) -> float:
-    """How often some centre is exactly at ``place``."""
-    many = 200
-    stays = 0
-    for seed in range(many):
-        released = run(model, rows, noise=SeededNoise(seed)).released
-        stays += bool((released.centres == place).all(axis=1).any())
-    return stays / many
-
-
-def test_no_centre_is_put_where_its_cluster_is_empty() -> None:
-    # One centre alone: it is the nearest of everybody. The mutant says who is there.
-    middle = [one.middle for one in BOX]
-    mutant = KeepsTheStartOfAnEmptyCluster(k=1, rounds=1)
-    assert share_of_stays(mutant, NOBODY, middle) == 1
-    assert share_of_stays(mutant, TEN_PEOPLE[:1], middle) == 0
-
-
-@pytest.mark.chain
-@pytest.mark.parametrize("start", ["uniform", "packing"])
-def test_a_centre_stays_as_often_with_and_without_a_person(start: str) -> None:
-    # P(noisy size < 1) at scale 3 is 0.58 over nobody and 0.42 over one. With 200 runs a side
-    # a share leaves 0.3..0.7 with probability below 1e-3 each (six sides: 6e-3); seeds are fixed.
-    model = DpKMeans(k=1, rounds=1, start=start)
-    begin = run(model, NOBODY, noise=Answers([0], [[0, 0]])).released.centres[0].tolist()
-    for rows in (NOBODY, TEN_PEOPLE[:1]):
-        assert 0.3 < share_of_stays(model, rows, begin) < 0.7
 
 
 @every_model

@@ -39,7 +39,6 @@ from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 ONE = Fraction(1)
 SILENT = Fraction(10**4)
 
-
 MODELS = [PrivBayes(nominal_rows=rows) for rows in (None, 1, 300, 10**9)]
 MODELS += [PrivBayes(nominal_rows=300, candidates=3, negatives="clipped")]
 

@@ -97,7 +97,6 @@ REFUSED = {
     "a person with many rows": {"purpose": "purpose: benchmark"},
 }
 
-
 READERS = [("privhd", f"variant: {one}", PrivHd(variant=one)) for one in PUBLIC_ROW_SCORES]
 READERS += [("privbayes", f"score: {one}", PrivBayes(score=one)) for one in ("I", "F")]
 BINARY = "attributes:\n  colour: {levels: [red, green], nullable: false}\n"

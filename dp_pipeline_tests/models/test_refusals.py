@@ -1,13 +1,28 @@
-"""Declarations and parameters are all that is refused: by every clustering model, in one line."""
+"""What a declaration of models promises and costs, and all that is refused, in one line."""
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from dp_pipeline import models
+from dp_pipeline.config.amounts import PURE, Currency, epsilon_of, rho_of
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, PipelineError
-from dp_pipeline.models import MODELS
+from dp_pipeline.models import MODELS, build_model, price_of_everything
+from dp_pipeline.models.base import (
+    PrivacyGuarantee,
+    declared_guarantee,
+    guarantee_at,
+    guarantee_of,
+    price,
+)
 from dp_pipeline.models.clustering.base import Clustering
+from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
+from dp_pipeline.models.clustering.lloyd_kmeans import IdpKMeans
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.models.contract import build_declared, check_valid, clustering_cases, run
 from dp_pipeline_tests.models.spaces import space, two_groups
@@ -37,7 +52,6 @@ WRONG = {
 }
 GAMMAS = ("1.5", "0.0", "1", "1/3")
 ATTRIBUTES = "attributes:\n  x: {{bounds: {0}}}\n  y: {{bounds: [0, 1]}}"
-
 
 OF_ONE_MODEL = [
     ("eug_kmeans", {"k": "9" * 500}, "k: expected an integer"),
@@ -87,3 +101,112 @@ def test_fewer_columns_than_there_are_can_be_chosen(case: str) -> None:
     released = run(model, two_groups(domain), domain=domain).released
     assert released.columns == ("x7", "x3")
     check_valid(model, released, domain=domain)
+
+
+BILLIONTH = Fraction(1, 10**9)
+HALF, ONE = Fraction(1, 2), Fraction(1)
+BOUGHT = Fraction(1, 32)
+"""ρ of an evaluation of ε = 0.25."""
+
+
+@dataclass(frozen=True)
+class Concentrated(EugKMeans):
+    """Accounts in ρ where it can."""
+
+    accounts_in_rho: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class NeedsDelta(Concentrated):
+    """Cannot run in pure ε."""
+
+    needs_delta: ClassVar[bool] = True
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    more: Mapping[str, type] = {"concentrated": Concentrated, "needs_delta": NeedsDelta}
+    monkeypatch.setattr(models, "MODELS", {**models.MODELS, **more})
+
+
+def spec(folder: Path, *names: str, total: str = "20", **changes: str | None) -> DatasetSpec:
+    declared = {
+        "models": "models:\n" + "".join(f"  {name}: {{k: 2}}\n" for name in names),
+        "ceiling": f"ceiling: {{total: {total}}}",
+        "delta": "delta: 1e-9",
+        "evaluation": "evaluation: {epsilon: 0.25}",
+    }
+    return loaded(folder, **{**declared, **changes})
+
+
+def test_a_concentrated_model_claims_epsilon_and_spends_rho() -> None:
+    claim = guarantee_of(Concentrated(), ONE, BILLIONTH)
+    assert claim == PrivacyGuarantee("dp", ONE, currency=Currency(BILLIONTH))
+    assert claim.amount == rho_of(ONE, BILLIONTH)
+    assert claim.is_plain
+
+
+def test_without_a_delta_it_is_as_pure_as_any_other() -> None:
+    assert (
+        guarantee_of(Concentrated(), ONE)
+        == guarantee_of(EugKMeans(), ONE)
+        == PrivacyGuarantee("dp", ONE)
+    )
+    assert PrivacyGuarantee("dp", ONE).amount == ONE
+
+
+def test_a_pure_model_stays_pure_under_a_delta() -> None:
+    assert guarantee_of(EugKMeans(), ONE, BILLIONTH) == PrivacyGuarantee("dp", ONE)
+    published = IdpKMeans(variant="published")
+    claim = guarantee_of(published, ONE, BILLIONTH)
+    assert (claim, claim.currency) == (guarantee_of(published, ONE), PURE)
+
+
+def test_a_model_that_needs_a_delta_is_refused_without_one(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="needs a δ: declare `delta`, in a file in its"):
+        guarantee_of(NeedsDelta(), ONE)
+    build_model(spec(tmp_path, "needs_delta"), "needs_delta")
+    with pytest.raises(DeclarationError, match="needs a δ: declare `delta`, in a file in its"):
+        build_model(spec(tmp_path, "needs_delta", delta=None), "needs_delta")
+
+
+def test_a_delta_without_use_is_refused_for_one_fit() -> None:
+    assert guarantee_at(Concentrated(), ONE, BILLIONTH).amount == rho_of(ONE, BILLIONTH)
+    assert guarantee_at(EugKMeans(), ONE, None) == PrivacyGuarantee("dp", ONE)
+    with pytest.raises(DeclarationError, match="is a model of pure ε and uses no δ, but"):
+        guarantee_at(EugKMeans(), ONE, BILLIONTH)
+
+
+def test_an_epsilon_that_buys_no_rho_is_refused_at_load(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match=r"which 0\.00001 is not"):
+        build_model(
+            spec(tmp_path, "concentrated", partitions="partitions: [0.00001, 1]"), "concentrated"
+        )
+
+
+def test_a_release_costs_rho_and_its_evaluation_half_a_square(tmp_path: Path) -> None:
+    declared = spec(tmp_path, "concentrated", "eug_kmeans")
+    costs = {
+        name: price(declared, declared_guarantee(declared, build_model(declared, name), ONE))
+        for name in declared.models
+    }
+    assert costs == {"concentrated": rho_of(ONE, BILLIONTH) + BOUGHT, "eug_kmeans": HALF + BOUGHT}
+
+
+def test_everything_costs_what_all_claims_add_up_to(tmp_path: Path) -> None:
+    declared = spec(tmp_path, "concentrated", "eug_kmeans")
+    own = rho_of(HALF, BILLIONTH) + rho_of(ONE, BILLIONTH) + Fraction(1, 8) + HALF
+    assert price_of_everything(declared) == own + 4 * BOUGHT
+
+
+def test_a_ceiling_below_all_models_is_refused_at_load(tmp_path: Path) -> None:
+    """Each model by itself would fit; the last millionth of ε decides."""
+    names = ("concentrated", "eug_kmeans")
+    needed = epsilon_of(price_of_everything(spec(tmp_path, *names)), BILLIONTH)
+    enough = -(-needed * 10**6 // 1)
+    build_model(spec(tmp_path, *names, total=f"{enough / 10**6:.6f}"), "concentrated")
+    less = spec(tmp_path, *names, total=f"{(enough - 1) / 10**6:.6f}")
+    line = r"toy: ceiling: a total must be at least ρ=0\.\d+ \(ε=\d\.\d+ at δ=1e-9\)"
+    for name in names:
+        with pytest.raises(DeclarationError, match=line):
+            build_model(less, name)

@@ -9,27 +9,19 @@ import pytest
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray
-from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering.moved_centres import (
     fill_up,
     move_as_many_as_can,
     move_by_residuals,
 )
 from dp_pipeline.results.clusters import Synopsis
-from dp_pipeline_tests.instruments import SILENT, Draw, ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.models.spaces import SIDES, Place, in_memory, place_in, space
+from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.models.spaces import SIDES, in_memory, place_in, space
 
 ONE = Fraction(1)
 CUBE = space(3)
 """Three sides of 0..8."""
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Centres after the step, and the only draw."""
-
-    centres: np.ndarray
-    draw: Draw
 
 
 def cubes(weights: Sequence[float], domain: Domain = CUBE) -> Synopsis:
@@ -42,45 +34,43 @@ TWO_CORNERS = cubes([100, 0, 0, 0, 0, 0, 0, 100])
 TWO_CENTRES = np.array([[2.0, 2.0, 2.0], [6.0, 6.0, 6.0]])
 
 
-def moved(
-    people: Sequence[Place],
-    *,
-    centres: np.ndarray = TWO_CENTRES,
-    synopsis: Synopsis = TWO_CORNERS,
-    epsilon: Fraction = SILENT,
-    noise: NoiseSource | None = None,
-    distance: int = 1,
-    domain: Domain = CUBE,
-) -> Moved:
-    recorder = RecordingNoise(noise or SeededNoise(1))
-    curator = curator_over(
-        in_memory(people, domain), epsilon=epsilon, distance=distance, noise=recorder, domain=domain
-    )
-    result = move_by_residuals(curator, centres, synopsis, epsilon=epsilon)
+def moved(people, *, noise=None, epsilon=SILENT, distance=1, domain=CUBE, **of) -> np.ndarray:
+    """Centres after the step, which is one draw."""
+    recorder, rows = RecordingNoise(noise or SeededNoise(1)), in_memory(people, domain)
+    how = {"epsilon": epsilon, "distance": distance, "domain": domain}
+    curator = curator_over(rows, noise=recorder, **how)
+    given = {"centres": TWO_CENTRES, "synopsis": TWO_CORNERS, **of}
+    result = move_by_residuals(curator, **given, epsilon=epsilon)
     curator.accountant.require_all_spent()
-    (draw,) = recorder.draws
-    return Moved(result, draw)
+    assert len(recorder.draws) == 1
+    return result
+
+
+def one_box(domain: Domain) -> Synopsis:
+    """A hundred people somewhere in the box."""
+    table = np.full((1,) * len(domain.names), 100.0)
+    return Synopsis.of_grid(table, domain.names, domain.box(domain.names))
 
 
 def test_without_noise_centres_go_to_the_means_of_their_people() -> None:
     # The synopsis says a hundred people for each; that is how many there are.
     near = [(2.5, 1.5, 2.25)] * 50 + [(2.0, 2.0, 2.75)] * 50
     far = [(6.5, 6.0, 5.5)] * 100
-    found = moved(near + far).centres
-    assert found == pytest.approx(np.array([[2.25, 1.75, 2.5], [6.5, 6.0, 5.5]]), abs=1e-3)
+    actual = moved(near + far)
+    assert actual == pytest.approx(np.array([[2.25, 1.75, 2.5], [6.5, 6.0, 5.5]]), abs=1e-3)
 
 
 def test_sizes_are_those_of_the_synopsis_and_not_of_the_rows() -> None:
     # Fifty people, where a hundred are released: half the way.
-    found = moved([(3.0, 2.0, 2.0)] * 50).centres
-    assert found == pytest.approx(np.array([[2.5, 2.0, 2.0], [6.0, 6.0, 6.0]]), abs=1e-3)
+    actual = moved([(3.0, 2.0, 2.0)] * 50)
+    assert actual == pytest.approx(np.array([[2.5, 2.0, 2.0], [6.0, 6.0, 6.0]]), abs=1e-3)
 
 
 def test_who_is_farther_than_the_radius_counts_as_far_as_it() -> None:
     # A box's middle is 0 away and its rows a quarter of three sides of 4: a radius of 3 in L1.
-    found = moved([(2.0, 2.0, 2.0)] * 99 + [(2.0, 2.0, 7.9)]).centres
-    assert found[0] == pytest.approx([2.0, 2.0, 2.0 + 3 / 100], abs=1e-3)
-    beyond = moved([(0.1, 4.9, 2.0)] * 100).centres
+    actual = moved([(2.0, 2.0, 2.0)] * 99 + [(2.0, 2.0, 7.9)])
+    assert actual[0] == pytest.approx([2.0, 2.0, 2.0 + 3 / 100], abs=1e-3)
+    beyond = moved([(0.1, 4.9, 2.0)] * 100)
     # 1.9 down and 2.9 up are 4.8 in L1, of which 3 count.
     assert beyond[0] == pytest.approx([2 - 1.9 * 3 / 4.8, 2 + 2.9 * 3 / 4.8, 2.0], abs=1e-3)
 
@@ -91,47 +81,36 @@ def test_the_radius_holds_four_fifths_of_the_weight() -> None:
     for weight, radius in ((85, 3), (75, 7)):
         synopsis = cubes([weight, 100 - weight, 0, 0, 0, 0, 0, 0])
         reached = min(5.9, radius)
-        found = moved(far, centres=one, synopsis=synopsis).centres
-        assert found[0] == pytest.approx([2.0, 2.0, 2.0 + reached], abs=1e-3)
+        actual = moved(far, centres=one, synopsis=synopsis)
+        assert actual[0] == pytest.approx([2.0, 2.0, 2.0 + reached], abs=1e-3)
 
 
 def test_negative_weights_are_no_people() -> None:
     synopsis = cubes([100, -900, 0, 0, 0, 0, 0, 100])
-    found = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis).centres
-    assert found[0] == pytest.approx([2.5, 2.0, 2.0], abs=1e-3)
+    actual = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis)
+    assert actual[0] == pytest.approx([2.5, 2.0, 2.0], abs=1e-3)
 
 
 def test_the_noise_is_one_radius_whatever_the_dimension() -> None:
     for d in (3, 8, 16):
-        domain = space(d)
-        synopsis = Synopsis.of_grid(
-            np.full((1,) * d, 100.0), domain.names, domain.box(domain.names)
-        )
-        found = moved(
-            (place_in(domain, 0.5),),
-            centres=np.full((1, d), 4.0),
-            synopsis=synopsis,
-            epsilon=Fraction(1, 4),
-            distance=3,
-            domain=domain,
-        )
-        assert found.draw.exact.shape == (1, d)
-        assert found.draw.scale == 3 * 4 * (1 << 16)
+        domain, noise = space(d), RecordingNoise()
+        given = {"centres": np.full((1, d), 4.0), "synopsis": one_box(domain), "domain": domain}
+        moved((place_in(domain, 0.5),), epsilon=Fraction(1, 4), distance=3, noise=noise, **given)
+        (draw,) = noise.draws
+        assert (draw.exact.shape, draw.scale) == ((1, d), 3 * 4 * (1 << 16))
 
 
 @pytest.mark.parametrize("d", [3, 8, 16])
 def test_nobody_moves_the_totals_by_more_than_a_radius(d: int) -> None:
     # In whole numbers, rounded towards zero, so that it holds exactly; and is nearly reached.
     domain, rng = space(d, "bounds that are no binary fractions"), np.random.default_rng(d)
-    box = domain.box(domain.names)
-    synopsis = Synopsis.of_grid(np.full((1,) * d, 100.0), domain.names, box)
     low, high = (np.array(place_in(domain, share)) for share in (0.0, 1.0))
     centres, people = (rng.uniform(low, high, size=(many, d)) for many in (3, 40))
-    reached = []
+    noise, given = RecordingNoise(), {"synopsis": one_box(domain), "domain": domain}
     for person in (*people, low, high):
-        found = moved((tuple(person),), centres=centres, synopsis=synopsis, domain=domain)
-        reached.append(np.abs(found.draw.exact).sum())
-    assert (1 << 16) - d <= max(reached) <= 1 << 16
+        moved((tuple(person),), noise=noise, centres=centres, **given)
+    reached = max(np.abs(draw.exact).sum() for draw in noise.draws)
+    assert (1 << 16) - d <= reached <= 1 << 16
 
 
 @dataclass(frozen=True)
@@ -157,15 +136,15 @@ def test_a_centre_whose_mean_is_mostly_noise_stays() -> None:
     # √2/(ε·n) of a radius is half a radius at ε·n = 2.83: at ε = 1 two people stay, three move.
     for people, moves in ((2.0, False), (3.0, True)):
         synopsis = cubes([people, 0, 0, 0, 0, 0, 0, 1000])
-        found = moved((), synopsis=synopsis, epsilon=ONE, noise=ONE_WAY).centres
-        assert (found[0] != TWO_CENTRES[0]).any() == moves
-        assert (found[1] != TWO_CENTRES[1]).all()
+        actual = moved((), synopsis=synopsis, epsilon=ONE, noise=ONE_WAY)
+        assert (actual[0] != TWO_CENTRES[0]).any() == moves
+        assert (actual[1] != TWO_CENTRES[1]).all()
 
 
 def test_a_centre_of_less_than_one_released_row_stays() -> None:
     synopsis = cubes([0, 0, 0, 0, 0, 0, 0, 100])
-    found = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis).centres
-    assert found[0].tolist() == TWO_CENTRES[0].tolist()
+    actual = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis)
+    assert actual[0].tolist() == TWO_CENTRES[0].tolist()
 
 
 def test_a_move_is_shrunk_by_the_part_that_noise_explains() -> None:
@@ -173,21 +152,20 @@ def test_a_move_is_shrunk_by_the_part_that_noise_explains() -> None:
     # signal's variance is 0.04 − 0.02 and half of the move is kept. A radius is 3.
     synopsis = cubes([100, 0, 0, 0, 0, 0, 0, 100])
     for distance, epsilon in ((1, Fraction(1, 10)), (3, Fraction(3, 10))):
-        found = moved(
-            (), synopsis=synopsis, epsilon=epsilon, distance=distance, noise=ONE_WAY
-        ).centres
-        assert found - TWO_CENTRES == pytest.approx(np.full((2, 3), 0.3), abs=1e-4)
+        how = {"epsilon": epsilon, "distance": distance, "noise": ONE_WAY}
+        actual = moved((), synopsis=synopsis, **how)
+        assert actual - TWO_CENTRES == pytest.approx(np.full((2, 3), 0.3), abs=1e-4)
 
 
 def test_moves_no_larger_than_noise_are_none() -> None:
     little = Answer(((5.0, -5.0, 5.0), (-5.0, 5.0, 5.0)))
-    found = moved((), epsilon=Fraction(1, 10), noise=little).centres
-    assert found.tolist() == TWO_CENTRES.tolist()
+    actual = moved((), epsilon=Fraction(1, 10), noise=little)
+    assert actual.tolist() == TWO_CENTRES.tolist()
 
 
 def test_a_centre_never_leaves_the_box() -> None:
-    found = moved((), noise=Answer(((-9e6,) * 3, (9e6,) * 3))).centres
-    assert found.tolist() == [[0.0] * 3, [8.0] * 3]
+    actual = moved((), noise=Answer(((-9e6,) * 3, (9e6,) * 3)))
+    assert actual.tolist() == [[0.0] * 3, [8.0] * 3]
 
 
 @pytest.mark.parametrize("sides", SIDES)
@@ -195,22 +173,19 @@ def test_in_any_box_a_centre_goes_to_the_mean_in_data_units(sides: str) -> None:
     domain = space(3, sides)
     low, high = (np.array(place_in(domain, share)) for share in (0.0, 1.0))
     start, goal = low + 0.5 * (high - low), low + np.array([0.53, 0.48, 0.5]) * (high - low)
-    synopsis = Synopsis.of_grid(np.full((1, 1, 1), 100.0), domain.names, domain.box(domain.names))
-    found = moved([tuple(goal)] * 100, centres=start[None], synopsis=synopsis, domain=domain)
+    given = {"centres": start[None], "synopsis": one_box(domain), "domain": domain}
+    actual = moved([tuple(goal)] * 100, **given)
     # Rounding towards zero takes up to 1/128 of a side that is far shorter than another.
-    assert (found.centres[0] - start) / (high - low) == pytest.approx(
-        (goal - start) / (high - low), abs=1 / 128
-    )
+    shares = [(place - start) / (high - low) for place in (actual[0], goal)]
+    assert shares[0] == pytest.approx(shares[1], abs=1 / 128)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_with_the_same_answer_nobody_behind_it_changes_a_centre(seed: int) -> None:
     crowds = ((), [(2.0, 2.0, 2.0)], [(7.9, 0.1, 4.0)] * 50)
-    found = [
-        moved(people, epsilon=ONE, noise=ForcedNoise(seed, most=10**6)).centres.tobytes()
-        for people in crowds
-    ]
-    assert len(set(found)) == 1
+    forced = (ForcedNoise(seed, most=10**6) for _ in crowds)
+    runs = zip(crowds, forced, strict=True)
+    assert len({moved(rows, epsilon=ONE, noise=noise).tobytes() for rows, noise in runs}) == 1
 
 
 def corners(*weights: float) -> Synopsis:
@@ -239,13 +214,8 @@ def test_as_many_are_moved_as_the_noise_of_all_columns_allows(rows, epsilon, dis
         asked.append(number)
         return np.linspace(1.0, 7.0, number)[:, None].repeat(3, axis=1)
 
-    curator = curator_over(
-        in_memory((), CUBE),
-        epsilon=Fraction(epsilon),
-        distance=distance,
-        noise=SeededNoise(1),
-        domain=CUBE,
-    )
+    how = {"epsilon": Fraction(epsilon), "distance": distance, "domain": CUBE}
+    curator = curator_over(in_memory((), CUBE), **how)
     eight = np.linspace(0.5, 7.5, 8)[:, None].repeat(3, axis=1)
     synopsis = cubes([rows, 0, 0, 0, 0, 0, 0, 0])
     centres = move_as_many_as_can(curator, eight, synopsis, fewer=fewer, epsilon=Fraction(epsilon))

@@ -20,7 +20,6 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.models.contract import built, check_valid, claimed, run
 from dp_pipeline_tests.models.discrete import DELTA, counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
@@ -36,7 +35,6 @@ SHAPES: dict[str, Sequence[int]] = {
     "many levels": (40, 2, 60, 3),
 }
 every_shape = pytest.mark.parametrize("shape", SHAPES)
-
 
 CASES = [(name, None) for name in NAMES]
 CASES += [(name, DELTA) for name in NAMES if MODELS[name].accounts_in_rho]
@@ -69,14 +67,6 @@ def fitted(model, sizes, rows, *, epsilon, delta) -> SyntheticTable:
 def test_any_rows_of_any_levels_give_a_valid_table(name, delta, shape, rows, epsilons):
     for epsilon in epsilons:
         fitted(built(MODELS[name]), SHAPES[shape], rows, epsilon=epsilon, delta=delta)
-
-
-@every_case
-def test_rows_that_are_all_alike_give_a_valid_table(name: str, delta: Fraction | None) -> None:
-    domain = domain_of((3, 2, 4))
-    same = counter_of(domain, np.ones((200, 3), dtype=np.int64))
-    done = run(built(MODELS[name]), same, epsilon=Fraction(5), domain=domain, delta=delta)
-    check_valid(built(MODELS[name]), done.released, domain=domain)
 
 
 @every_case
@@ -205,14 +195,3 @@ def test_at_a_large_epsilon_rows_have_the_true_dependence(name, delta):
     exact = np.zeros((3, 3))
     np.add.at(exact, tuple(dependent_rows(sizes, 5000)[:, :2].T), 1 / 5000)
     assert np.abs(released.probabilities(("x0", "x1")) - exact).sum() < 0.05
-
-
-def test_a_grouped_curator_charges_the_same_accountant() -> None:
-    domain = domain_of((30, 2))
-    rows = counter_of(domain, dependent_rows((30, 2), 400))
-    curator = curator_over(rows, epsilon=Fraction(1), domain=domain)
-    released = built(MODELS["one_shot"]).fit(
-        curator, epsilon=Fraction(1), rng=np.random.default_rng(1)
-    )
-    curator.accountant.require_all_spent()
-    assert len(released.codes.T) == 2
