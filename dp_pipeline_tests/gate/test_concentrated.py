@@ -77,8 +77,5 @@ def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:
     curator.tabulate({PAIRS[0]: ONE / 4, PAIRS[1]: curator.accountant.remaining / 2 - ONE / 8})
     curator.tabulate({PAIRS[2]: curator.accountant.remaining})
     curator.accountant.require_all_spent()
-    assert [spend.mechanism for spend in curator.accountant.spends] == [
-        LAPLACE,
-        EXPONENTIAL,
-        *[GAUSSIAN] * 3,
-    ]
+    mechanisms = [spend.mechanism for spend in curator.accountant.spends]
+    assert mechanisms == [LAPLACE, EXPONENTIAL, *[GAUSSIAN] * 3]

@@ -344,13 +344,15 @@ DIFFERENT: list[Callable[[Curator], object]] = [
 """Each differs from all others in one argument or more that its answer depends on."""
 
 
-def test_different_questions_have_different_keys() -> None:
-    def known(ask: Callable[[Curator], object]) -> tuple[str, ...]:
-        transcript = Transcript()
-        ask(curator_over(NOBODY, epsilon=ONE, transcript=transcript))
-        return tuple(record.question for record in transcript.records)
+def questions_of(ask: Callable[[Curator], object], rows: tuple[Row, ...]) -> tuple[str, ...]:
+    transcript = Transcript()
+    ask(curator_over(rows, epsilon=ONE, transcript=transcript))
+    return tuple(record.question for record in transcript.records)
 
-    assert len(set(map(known, DIFFERENT))) == len(DIFFERENT)
+
+def test_different_questions_have_different_keys() -> None:
+    keys = {questions_of(ask, NOBODY) for ask in DIFFERENT}
+    assert len(keys) == len(DIFFERENT)
 
 
 @every_question
@@ -371,12 +373,8 @@ def test_a_stored_answer_serves_no_other_currency(kind):
 
 @pytest.mark.parametrize("kind", sorted({*EXAMPLES} - {"rows"}))
 def test_a_question_has_one_identity_whatever_the_rows(kind: str) -> None:
-    asked = []
-    for rows in (NOBODY, TEN_PEOPLE, TEN_PEOPLE * 5):
-        transcript = Transcript()
-        EXAMPLES[kind](curator_over(rows, epsilon=ONE, transcript=transcript))
-        asked.append([record.question for record in transcript.records])
-    assert asked[0] == asked[1] == asked[2]
+    crowds = (NOBODY, TEN_PEOPLE, TEN_PEOPLE * 5)
+    assert len({questions_of(EXAMPLES[kind], rows) for rows in crowds}) == 1
 
 
 def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:
@@ -618,40 +616,26 @@ def test_half_the_sensitivity_is_caught(kind, currency):
 
 
 NONE_RED = np.array([0, 1 << 15, 1 << 15])
-AT_REACH: dict[str, tuple[Question, list[Row], list[tuple[int, int]]]] = {
+OUTSIDE = (7.0, 0.0, "red", "no")
+NEAR, FAR = (asks("measure_residuals", along_x(0, 3), (radius,)) for radius in (1, 1 << 30))
+CLIPPED = asks("measure_distance", RULE, clip=1 << 20, shift=8)
+AT_REACH: dict[str, tuple[Question, list[Row], list[int]]] = {
     "marginal error": (
         asks("measure_marginal_error", {("colour",): NONE_RED}),
         [TEN_PEOPLE[0]],
-        [(1 << 17, 1 << 17)],
+        [1 << 17],
     ),
-    "a clipped distance": (
-        asks("measure_distance", RULE, clip=1 << 20, shift=8),
-        [TEN_PEOPLE[0]] * 3,
-        [(3 << 12, 3 << 12)],
-    ),
-    "totals in a corner": (
-        EXAMPLES["clusters"],
-        [(8.0, 1.0, "red", "no")] * 2,
-        [(2, 2), (2 * 2 << 16, 2 * 2 << 16)],
-    ),
+    "a clipped distance": (CLIPPED, [TEN_PEOPLE[0]] * 3, [3 << 12]),
+    "totals in a corner": (EXAMPLES["clusters"], [(8.0, 1.0, "red", "no")] * 2, [2, 2 * 2 << 16]),
+    "residuals outside radii": (NEAR, [OUTSIDE], [1 << 16]),
 }
 
 
 @pytest.mark.parametrize("name", AT_REACH)
 def test_the_sensitivity_is_reached(name: str) -> None:
     question, person, moves = AT_REACH[name]
-    assert moved(question, [], person) == moves
-
-
-def test_the_sensitivity_of_residuals_is_reached_outside_radii() -> None:
-    rule = NearestCentre(("x",), ((0,),), (3,))
-    outside = (7.0, 0.0, "red", "no")
-    near, far = (
-        lambda one, radius=radius: one.measure_residuals(rule, (radius,), epsilon=ONE)
-        for radius in (1, 1 << 30)
-    )
-    assert moved(near, [], [outside]) == [(1 << 16, 1 << 16)]
-    assert moved(far, [], [outside])[0][0] < 1 << 16
+    assert moved(question, [], person) == [(move, move) for move in moves]
+    assert moved(FAR, [], [OUTSIDE])[0][0] < 1 << 16
 
 
 SEALED = Sealed(np.array([4321, 17]))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -111,10 +112,8 @@ def test_the_transcript_states_that_there_was_no_noise(ask: Question) -> None:
 @pytest.mark.parametrize("columns", [(), ("x", "x"), ("colour",), ("age",)])
 def test_wrong_columns_are_refused_before_they_are_recorded(columns) -> None:
     curator = benchmark(NeverLooked())
-    for ask in (
-        curator.disclose_bounds,
-        lambda c, reason: curator.disclose_records(c, 1, 0, reason=reason),
-    ):
+    records = partial(curator.disclose_records, many=1, salt=0)
+    for ask in (curator.disclose_bounds, records):
         with pytest.raises((BoundaryViolation, DeclarationError)):
             ask(columns, reason="because")
     assert curator.accountant.disclosures == ()

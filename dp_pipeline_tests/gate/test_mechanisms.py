@@ -187,14 +187,12 @@ def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, kept, rho):
     sigma2 = float(gaussian_variance(l2_squared=l2_squared, rho=rho))
     exact, neighbour = (4, 4), (6, 3)
     support = np.arange(-2000, 2000)
-    worst = max(
-        sum(
-            renyi(-((support - a) ** 2) / (2 * sigma2), -((support - b) ** 2) / (2 * sigma2), order)
-            for a, b in zip(exact, neighbour, strict=True)
-        )
-        / order
-        for order in ORDERS
-    )
+
+    def log_of(count: int) -> NDArray[np.float64]:
+        return -((support - count) ** 2) / (2 * sigma2)
+
+    both = [(log_of(a), log_of(b)) for a, b in zip(exact, neighbour, strict=True)]
+    worst = max(sum(renyi(*logs, order) for logs in both) / order for order in ORDERS)
     assert (worst <= float(rho) + 1e-9) is kept
     assert worst > 0.9 * float(rho)
 

@@ -128,11 +128,8 @@ def test_without_noise_the_agreement_is_that_of_a_loop_over_rows(people: str) ->
     assert bought["f_label"].value == pytest.approx(f_measure(table))
     assert bought["ari_label"].value == pytest.approx(adjusted_rand(table))
     assert bought["nicv"].value == pytest.approx(exact_nicv(rows, CENTRES, 17.0), abs=1e-4)
-    assert {name: one.unit for name, one in bought.items()} == {
-        "nicv": "squared data units",
-        "f_label": "share",
-        "ari_label": "share",
-    }
+    units = {name: number.unit for name, number in bought.items()}
+    assert units == {"nicv": "squared data units", "f_label": "share", "ari_label": "share"}
 
 
 TABLES = {
@@ -183,17 +180,12 @@ def test_without_a_synopsis_rows_are_clipped_at_the_widest_gap(centres, most):
 
 @pytest.mark.parametrize("width", [1e-100, 1e-3, 1e15])
 def test_a_box_of_any_declared_width_has_a_nicv(width: float) -> None:
+    sides = {"x": Coordinate(0.0, width), "y": Coordinate(0.0, width / 1e6)}
     thin = Domain(
-        (
-            Attribute("x", "x", "clip", coordinate=Coordinate(0.0, width)),
-            Attribute("y", "y", "clip", coordinate=Coordinate(0.0, width / 1e6)),
-        )
+        tuple(Attribute(name, name, "clip", coordinate=side) for name, side in sides.items())
     )
-    clusters = Clusters(
-        ("x", "y"),
-        np.array([[0.0, 0.0]]),
-        Synopsis.of_grid(np.ones((1, 1)), ("x", "y"), thin.box(("x", "y"))),
-    )
+    synopsis = Synopsis.of_grid(np.ones((1, 1)), ("x", "y"), thin.box(("x", "y")))
+    clusters = Clusters(("x", "y"), np.array([[0.0, 0.0]]), synopsis)
     curator = curator_over(LoopCounter(((width / 8, 0.0),), thin), domain=thin)  # type: ignore[arg-type]
     bought = private_quality(curator, clusters, epsilon=SILENT)["nicv"]
     assert bought.value == pytest.approx(width**2 / 64, rel=1e-3)
@@ -278,12 +270,8 @@ def test_a_table_of_few_attributes_has_fewer_numbers(names, expected) -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1))
     assert tuple(bought(curator, Fraction(1), table=table)) == expected
     curator.accountant.require_all_spent()
-    distance_of = distances(
-        codes_of(TEN_PEOPLE, *names),
-        codes_of(TEN_PEOPLE[:7], *names),
-        SIZES,
-        attribute_sets(names, 2) or [names],
-    )
+    both = (codes_of(people, *names) for people in (TEN_PEOPLE, TEN_PEOPLE[:7]))
+    distance_of = distances(*both, SIZES, attribute_sets(names, 2) or [names])
     exact = np.mean(list(distance_of.values()))
     silent = bought(curator_over(TEN_PEOPLE), SILENT, table=table)
     assert silent["avd_2"].value == pytest.approx(exact, abs=1e-4)

@@ -202,10 +202,8 @@ def test_neither_the_type_of_a_column_nor_its_layout_matters(kind) -> None:
 
 def test_salts_and_the_order_of_columns_change_the_split() -> None:
     x, y = lattice()
-    splits = [
-        subset_of(columns, salt, 2)
-        for columns, salt in [([x, y], 0), ([x, y], 1), ([x, y], 1 << 62), ([y, x], 0)]
-    ]
+    cases = [([x, y], 0), ([x, y], 1), ([x, y], 1 << 62), ([y, x], 0)]
+    splits = [subset_of(columns, salt, 2) for columns, salt in cases]
     # Independent halves agree on half of 40,000 rows, ± 100: six of that is once in 10^9.
     for first, second in pairwise(splits):
         assert abs(int((first == second).sum()) - 20_000) < 600

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -210,10 +211,8 @@ def test_brute_force_finds_the_bound_of_purity() -> None:
 def exact_purity(table: Table) -> Fraction:
     """½ Σ_g Σ_y n_gy² / n_g, term by term."""
     columns = [list(map(int, column)) for column in table.T]
-    return sum(
-        (Fraction(sum(n * n for n in one), 2 * sum(one)) for one in columns if any(one)),
-        Fraction(0),
-    )
+    shares = (Fraction(sum(n * n for n in cell), 2 * sum(cell)) for cell in columns if any(cell))
+    return sum(shares, Fraction(0))
 
 
 @given(tables)
@@ -347,13 +346,8 @@ def test_mutual_information_is_its_formula() -> None:
 def f_by_all_partitions(table: Table) -> int:
     """−½ Σ of what is missing, at the best place for every cell of the parents."""
     n = int(table.sum())
-    sums = [
-        [
-            int(table[level, [index for index, one in enumerate(side) if one == level]].sum())
-            for level in (0, 1)
-        ]
-        for side in itertools.product((0, 1), repeat=table.shape[1])
-    ]
+    sides = map(np.array, itertools.product((0, 1), repeat=table.shape[1]))
+    sums = [[int(table[level, side == level].sum()) for level in (0, 1)] for side in sides]
     return -UNIT // 2 * min(sum(max(0, n - 2 * one) for one in pair) for pair in sums)
 
 
@@ -404,13 +398,12 @@ def test_expected_counts_are_a_read_only_copy() -> None:
         lambda: DependenceScore.of_product(math.inf, [1.0], [0.0]),
         lambda: DependenceScore.of_product(2.0**47, [1.0], [1.0]),
         lambda: GAP.linf(0),
-        lambda: Independence().score(np.array(4)),
-        lambda: Independence().score(np.array([[1, -1]])),
-        lambda: Independence().score(np.array([[0.5]])),
+        *(
+            partial(score.score, table)
+            for score in (Independence(), Purity())
+            for table in (np.array(4), np.array([[1, -1]]), np.array([[0.5]]))
+        ),
         lambda: Independence().linf(True),
-        lambda: Purity().score(np.array(4)),
-        lambda: Purity().score(np.array([[1, -1]])),
-        lambda: Purity().score(np.array([[0.5]])),
         lambda: Purity().linf(0),
         lambda: Independence().linf(1.0),
         lambda: MutualInformation(-1),

@@ -92,24 +92,16 @@ def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:
 
 GEOMETRIC, NUMBER = sparse_sampler.geometric_noise, sparse_sampler.threshold_binomial
 WRONG = {
-    "a tail that begins one too high": (
-        sparse_sampler,
-        "geometric_noise",
-        lambda *given: GEOMETRIC(*given) + 1,
-    ),
-    "marks on occupied cells that count": (np, "isin", lambda keys, _: np.zeros(len(keys), bool)),
+    "geometric_noise": lambda *given: GEOMETRIC(*given) + 1,  # a tail that begins one too high
+    "np.isin": lambda keys, _: np.zeros(len(keys), bool),  # marks on occupied cells count
     # The number is of all cells: drawn for the empty ones alone, half of the marks are lost.
-    "as many marks as empty cells would have": (
-        sparse_sampler,
-        "threshold_binomial",
-        lambda cells, *given: NUMBER(cells - 2, *given),
-    ),
+    "threshold_binomial": lambda cells, *given: NUMBER(cells - 2, *given),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_sampler_is_caught(name, monkeypatch) -> None:
-    monkeypatch.setattr(*WRONG[name])
+    monkeypatch.setattr(f"dp_pipeline.gate.sparse_sampler.{name}", WRONG[name])
     assert p_value(drawing(1)) < ALARM
 
 
@@ -274,10 +266,8 @@ def test_the_smallest_and_largest_inputs_are_answered() -> None:
     assert threshold_binomial(MAX_CELLS, 1, tiny, words(1)) == 0
     assert threshold_binomial(1, 1, Fraction(2**55), words(1)) in (0, 1)
     # All digits of U are 1: F never gets there in 80 digits, and the last cell ends it.
-    assert (
-        invert_distribution(3, 1, Fraction(9), uniform_bits=(1 << 128) - 1, bits=128, digits=80)
-        == 3
-    )
+    ones = {"uniform_bits": (1 << 128) - 1, "bits": 128}
+    assert invert_distribution(3, 1, Fraction(9), digits=80, **ones) == 3
 
 
 NAMES = ("smokes", "y", "colour")

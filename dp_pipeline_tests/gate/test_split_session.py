@@ -96,13 +96,8 @@ def pays(product: Fraction, q: Fraction, fan: int) -> bool:
 def test_the_recursion_finds_the_worst_of_all_paths() -> None:
     for q, delta in [(Fraction(1, 2), 1), (Fraction(1, 2), 2), (Fraction(4, 5), 4)]:
         paths = itertools.combinations_with_replacement(range(9, -1, -1), 5)
-        products = [
-            math.prod(
-                (ratio(c - t * delta, q) for t, c in enumerate(path) if c - t * delta >= -delta),
-                start=Fraction(1),
-            )
-            for path in paths
-        ]
+        biased = ([c - t * delta for t, c in enumerate(path)] for path in paths)
+        products = [math.prod(ratio(b, q) for b in path if b >= -delta) for path in biased]
         assert len(products) == math.comb(14, 5)
         assert max(products) == worst_path(q, delta, levels=5, most=9)
 

@@ -47,11 +47,7 @@ def kind_of(mechanism: str, *, rows: int, persons: int, delta: Fraction) -> Text
 
 def persons_of(rows: int) -> list[Person]:
     """Everybody there can be: who has up to so many of the texts."""
-    return [
-        frozenset(combination)
-        for many in range(rows + 1)
-        for combination in combinations(TEXTS, many)
-    ]
+    return [frozenset(texts) for many in range(rows + 1) for texts in combinations(TEXTS, many)]
 
 
 def number(people: Sequence[Person], text: str, rule: TextRule) -> int:
@@ -138,18 +134,12 @@ def test_one_persons_text_leaves_with_probability_delta_at_most(mechanism: str) 
 
 DELTA = ONE / 50
 OF_THREE = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=DELTA)
+UNDIVIDED = noise_bound(OF_THREE.spend.scale, DELTA)
+CHEAP = replace(OF_THREE.spend, scale=OF_THREE.spend.scale / 3)
 WRONG_RULES = {
     "a threshold one lower": (rule_of(), {"threshold": rule_of().threshold - 1}, 1),
-    "a δ that is not divided among texts": (
-        OF_THREE,
-        {"threshold": noise_bound(OF_THREE.spend.scale, DELTA) + 1},
-        3,
-    ),
-    "a scale of one row for persons with three": (
-        OF_THREE,
-        {"spend": replace(OF_THREE.spend, scale=OF_THREE.spend.scale / 3)},
-        3,
-    ),
+    "a δ that is not divided among texts": (OF_THREE, {"threshold": UNDIVIDED + 1}, 3),
+    "a scale of one row for persons with three": (OF_THREE, {"spend": CHEAP}, 3),
 }
 
 

@@ -218,11 +218,8 @@ def test_the_scale_of_a_count_is_that_of_its_shares(distance: int, epsilon: Frac
     scales = [draw.scale * epsilon for draw in noise.draws]
     assert scales == [distance * Fraction(SHARES, s) for s in (96, 1, SHARES - 96)]
     (spend,) = curator.accountant.spends
-    assert (spend.mechanism, spend.sensitivity, spend.scale) == (
-        TREE_PATHS,
-        distance,
-        distance / epsilon,
-    )
+    paid = (spend.mechanism, spend.sensitivity, spend.scale)
+    assert paid == (TREE_PATHS, distance, distance / epsilon)
 
 
 def test_counts_at_large_epsilon_are_those_of_a_loop_in_order() -> None:
