@@ -1,14 +1,14 @@
 """Write the identities of one question of every kind into ``golden_questions.txt``."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover
-from dp_pipeline.config.domain import Attribute, Domain, OneRow, Undeclared
+from dp_pipeline.config.domain import Attribute, Domain, Undeclared
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
@@ -38,32 +38,18 @@ def golden_questions() -> Iterator[str]:
         yield f"discover {what}: {record.question[:32]}"
 
 
-@dataclass(frozen=True)
-class Open:
-    """A frame of three columns of which something is to be found."""
-
-    name: str = "frame"
-    discover: Discover = Discover(Fraction(60), Fraction(1, 1000))
-    protection: OneRow = OneRow()
-    to_discover: tuple[str, ...] = ("x", "y", "word")
-    columns: tuple[str, ...] = ("x", "y", "word")
-    distance: int = 1
-    domain: Domain = Domain(
-        (
-            Attribute("x", "x", "clip", undeclared=Undeclared(bounds=True, unit=0.5)),
-            Attribute("y", "y", "clip", Coordinate(0.0, 8.0), undeclared=Undeclared(quantiles=2)),
-            Attribute("word", "word", "drop", undeclared=Undeclared(levels=5)),
-        )
-    )
-
-
 def _discovered(transcript: Transcript) -> None:
     """Every kind of look that discovers a domain."""
+    attributes = (
+        Attribute("x", "x", "clip", undeclared=Undeclared(bounds=True, unit=0.5)),
+        Attribute("y", "y", "clip", Coordinate(0.0, 8.0), undeclared=Undeclared(quantiles=2)),
+        Attribute("word", "word", "drop", undeclared=Undeclared(levels=5)),
+    )
+    cost = Discover(Fraction(60), Fraction(1, 1000))
+    spec = DatasetSpec.of_domain("frame", Domain(attributes), discover=cost)
     many = {"x": [1.5] * 400, "y": [0.5, 7.5] * 200, "word": ["a", "b"] * 200}
-    open_, rows = Open(), pa.table(many)
-    counter, noise = UndeclaredRows.of_table(open_, rows, b"key"), SeededNoise(1)
-    accountant = Accountant(Fraction(60), delta=Fraction(1, 1000))
-    discover(open_, counter, accountant, transcript, noise)
+    counter, noise = UndeclaredRows.of_table(spec, pa.table(many), b"key"), SeededNoise(1)
+    discover(spec, counter, Accountant(Fraction(60), delta=Fraction(1, 1000)), transcript, noise)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.scores import DependenceScore, Independence
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.results.accountant import LINF
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline_tests.instruments import RecordingNoise, curator_over
+from dp_pipeline_tests.instruments import Draw, RecordingNoise, curator_over
+from dp_pipeline_tests.models.contract import Run, privacy_loss
 
 MOST = 12
 Unit = tuple[int, tuple[tuple[int, int], ...]]
@@ -119,23 +119,17 @@ QUESTIONS: dict[str, Question] = {
 }
 
 
-def draws(units, question, order) -> RecordingNoise:
+def draws(units, question, order) -> tuple[Draw, ...]:
     noise, rows = RecordingNoise(), counter(units, order)
     given = {"domain": domain(order), "distance": UNIT_WEIGHT, "epsilon": HALF}
     question(curator_over(rows, noise=noise, **given))
-    return noise
+    return tuple(noise.draws)
 
 
-def exact_loss(units: Sequence[Unit], unit: Unit, question: Question, order: str) -> float:
+def exact_loss(units, unit, question, order) -> Fraction | float:
     """The most that an answer's probability changes with one unit more, in log, by its noise."""
-    both = [draws(rows, question, order).draws for rows in (units, [*units, unit])]
-    loss = 0.0
-    for one, other in zip(*both, strict=True):
-        away = np.abs(other.exact.astype(object) - one.exact.astype(object))
-        # The L∞ mechanism is paid by the largest difference, Laplace noise by their sum.
-        moved = away.max(initial=0) if one.mechanism == LINF else away.sum()
-        loss += float(moved / one.scale)
-    return loss
+    both = [draws(rows, question, order) for rows in (units, [*units, unit])]
+    return privacy_loss(*(Run(None, drawn, ()) for drawn in both))
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from dp_pipeline.results.accountant import (
     NOISY_MAX,
     REFINED,
     ROUNDED_UP,
+    Accountant,
     Spend,
 )
 from dp_pipeline.results.class_table import ClassTable
@@ -51,9 +53,6 @@ SMALL: Mapping[str, Any] = {
 """Small values of the parameters that a model has, to be quick; and no halves of ε, which nobody
 could tell apart.
 """
-
-PUBLIC_ROWS: Mapping[str, Any] = {"benchmark": True, "relation": "replace_one"}
-"""How a curator is made for models that read the number of rows."""
 
 STAND_IN: Row = (7.5, 0.9, "blue", "yes")
 """Who is replaced, where neighbours have as many rows and there is nobody else."""
@@ -167,24 +166,21 @@ def run(
     """
     recorder = RecordingNoise() if noise is None else RecordingNoise(noise)
     claim, public = claimed(model, epsilon, delta, domain), model.needs_public_rows
+    declared: Mapping[str, Any] = {"distance": distance}
+    if public:
+        declared = {"benchmark": True, "relation": "replace_one", "distance": 2}
     curator = curator_over(
         LoopCounter(rows, domain) if isinstance(rows, tuple | list) else rows,
-        epsilon=claim.amount,
-        currency=claim.currency,
-        distance=2 if public else distance,
+        accountant=Accountant(claim.amount, claim.currency),
         noise=recorder,
         transcript=transcript,
         domain=domain,
-        **(PUBLIC_ROWS if public else {}),
+        **declared,
     )
-    accountant = curator.accountant
     rng = np.random.default_rng(seed)
-    released = (
-        model.fit(curator, epsilon=epsilon, rng=rng)
-        if earlier is None
-        else model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
-    )
-    return Run(released, tuple(recorder.draws), accountant.spends, claim.currency)
+    fit = model.fit if earlier is None else partial(model.fit_after, earlier)
+    released = fit(curator, epsilon=epsilon, rng=rng)
+    return Run(released, tuple(recorder.draws), curator.accountant.spends, claim.currency)
 
 
 def claimed(
@@ -247,14 +243,12 @@ def spent_in(
 def _proven(done: Run) -> list[Fraction | float]:
     """What every draw cost, from its scale and the sensitivity that it stands beside."""
     assert [draw.mechanism for draw in done.draws] == [spend.mechanism for spend in done.spends]
-    return [
-        spent_in(
-            done.currency,
-            _PROOFS[draw.mechanism](Fraction(spend.sensitivity), draw.scale),
-            "zcdp" if draw.mechanism in (GAUSSIAN, EXPONENTIAL) else "pure",
-        )
-        for draw, spend in zip(done.draws, done.spends, strict=True)
-    ]
+    proven = []
+    for draw, spend in zip(done.draws, done.spends, strict=True):
+        amount = _PROOFS[draw.mechanism](Fraction(spend.sensitivity), draw.scale)
+        paid_in = "zcdp" if draw.mechanism in (GAUSSIAN, EXPONENTIAL) else "pure"
+        proven.append(spent_in(done.currency, amount, paid_in))
+    return proven
 
 
 def privacy_loss(one: Run, other: Run) -> Fraction | float:

@@ -17,11 +17,9 @@ from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans, IdpKMeans
 from dp_pipeline.models.clustering.moved_centres import part_of_the_spread
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.clusters import Clusters, Synopsis
-from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
-from dp_pipeline_tests.instruments import CheaperNoise
+from dp_pipeline_tests.instruments import CheaperNoise, curator_over
 
 WrongFit = Callable[[Curator, Fraction, Callable[..., Any]], Any]
 """A fit with a mistake. The sound fit that it is handed takes a curator, an ε and other values of
@@ -45,14 +43,9 @@ def broken(base: type, wrong: WrongFit) -> Any:
 
 def unpaid(curator: Curator) -> Curator:
     """Open a second door: the same rows and noise, another accountant."""
-    return Curator(
-        curator._executor.counter,
-        domain=curator.domain,
-        distance=curator.distance,
-        accountant=Accountant(Fraction(10**9), curator.currency),
-        transcript=Transcript(),
-        noise=curator._executor.noise,
-    )
+    given = {"domain": curator.domain, "distance": curator.distance, "currency": curator.currency}
+    rows, noise = curator._executor.counter, curator._executor.noise
+    return curator_over(rows, epsilon=Fraction(10**9), noise=noise, **given)
 
 
 def unpaid_round(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:

@@ -46,11 +46,8 @@ def in_turn(name: str, windows: list[list[Row]], noise: Any, epsilon: Fraction) 
     runs: list[Run] = []
     earlier: Tables | None = None
     for number, rows in enumerate(windows):
-        runs.append(
-            run(
-                MODELS_THAT_LEARN[name], rows, epsilon=epsilon, noise=noise(number), earlier=earlier
-            )
-        )
+        how = {"epsilon": epsilon, "noise": noise(number), "earlier": earlier}
+        runs.append(run(MODELS_THAT_LEARN[name], rows, **how))
         earlier = runs[-1].released.tables()
     return runs
 
@@ -189,9 +186,8 @@ def test_a_world_that_has_moved_keeps_the_new_numbers() -> None:
 
 
 def test_earlier_tables_are_read_back_as_they_were_measured() -> None:
-    released = run(
-        MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40, epsilon=Fraction(1, 2)
-    ).released
+    model, rows = MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40
+    released = run(model, rows, epsilon=Fraction(1, 2)).released
     known = EarlierTables.of(released.tables(), TOWN)
     for one, before in zip(known.measured, released.measured, strict=True):
         assert one.attributes == before.attributes
@@ -203,14 +199,9 @@ def test_tables_over_other_levels_are_not_planned_from() -> None:
     sex = Attribute("sex", "sex", "drop", cells=Levels(("f", "m")))
     three = Attribute("sex", "sex", "drop", cells=Levels(("f", "m", "x")))
     table = NoisyMarginal(("sex",), np.array([3, 4]), Fraction(1))
-    tables: Tables = {
-        "measured": {
-            "marginal": np.array(["sex"]),
-            "cells": np.array([2]),
-            "deviation": np.array([table.variance**0.5]),
-        },
-        "cells": {"noisy_count": table.table},
-    }
+    measured = {"marginal": ["sex"], "cells": [2], "deviation": [table.variance**0.5]}
+    tables: Tables = {"cells": {"noisy_count": table.table}}
+    tables["measured"] = {name: np.array(column) for name, column in measured.items()}
     assert EarlierTables.of(tables, Domain((sex,))) is not None
     assert EarlierTables.of(tables, Domain((three,))) is None
     assert EarlierTables.of({"measured": tables["measured"]}, Domain((sex,))) is None

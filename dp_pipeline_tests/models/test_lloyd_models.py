@@ -26,7 +26,7 @@ from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.contract import Run, check_loss, run
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
-ONE = Fraction(1)
+ONE, QUARTER = Fraction(1), Fraction(1, 4)
 BOX = TOWN.box(("x", "y"))
 MODELS: dict[str, Model] = {
     "dp_kmeans": DpKMeans(k=3),
@@ -149,9 +149,8 @@ def test_budgets_of_rounds_add_up_exactly(epsilon: Fraction, rounds: int, budget
 def test_halving_gives_every_round_half_of_what_is_left() -> None:
     halves = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 8), Fraction(1, 8)]
     assert list(round_budgets(ONE, 4, "halving")) == halves
-    assert [sum(one) for one in rounds_of(run(DpKMeans(k=3, rounds=4, budgets="halving")))] == (
-        halves
-    )
+    done = run(DpKMeans(k=3, rounds=4, budgets="halving"))
+    assert [sum(one) for one in rounds_of(done)] == halves
 
 
 def test_sizes_and_totals_of_a_round_have_the_same_noise() -> None:
@@ -195,12 +194,7 @@ def test_a_row_stays_in_its_subset_over_the_rounds() -> None:
     [
         (DpKMeansPlusPlus(k=3, nominal_rows=1000, rounds=3), Fraction(1, 2), 7, 3),
         (HybridKMeans(k=3, nominal_rows=1000, starts=2), Fraction(1, 2), 7, 1),
-        (
-            OeptKMeans(k=3, nominal_rows=1000, density=Fraction(1, 4), rounds=2),
-            Fraction(1, 4),
-            5,
-            2,
-        ),
+        (OeptKMeans(k=3, nominal_rows=1000, density=QUARTER, rounds=2), QUARTER, 5, 2),
     ],
     ids=["dp_kmeans_pp", "hybrid_kmeans", "oept_kmeans"],
 )

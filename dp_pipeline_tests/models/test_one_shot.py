@@ -426,15 +426,11 @@ def test_every_plan_obeys_a_workload(rows: int) -> None:
     """Packed tables, a covering design and tables by scores: shares or tables are others."""
     for sizes in ((2,) * 12, SIXES):
         domain, codes = domain_of(sizes), dependent_rows(sizes, rows)
-        plans = [
-            [
-                (one.attributes, one.scale)
-                for one in table_of(
-                    run(model, counter_of(domain, codes), epsilon=Fraction(1, 5), domain=domain)
-                ).measured[1:]
-            ]
-            for model in (OneShot(), OneShot(workload="x1 30"))
-        ]
+        how = {"epsilon": Fraction(1, 5), "domain": domain}
+        plans = []
+        for model in (OneShot(), OneShot(workload="x1 30")):
+            table = table_of(run(model, counter_of(domain, codes), **how))
+            plans.append([(one.attributes, one.scale) for one in table.measured[1:]])
         assert plans[0] != plans[1]
 
 

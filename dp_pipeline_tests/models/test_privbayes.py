@@ -210,13 +210,9 @@ EIGHT = {f"b{at}": 2 for at in range(8)}
 def every_maximal_set(sizes: dict[str, int], cells: int) -> set[tuple[str, ...]]:
     """By trying all sets."""
     everything = chain.from_iterable(combinations(sizes, m) for m in range(len(sizes) + 1))
-    held = {names: prod(sizes[name] for name in names) for names in everything}
-    return {
-        names
-        for names, product in held.items()
-        if product <= cells
-        and all(product * sizes[name] > cells for name in sizes if name not in names)
-    }
+    counts = {names: prod(sizes[name] for name in names) for names in everything}
+    fitting = {names for names in counts if counts[names] <= cells}
+    return {names for names in fitting if not any({*names} < {*other} for other in fitting)}
 
 
 @given(sizes=SMALL_SIZES, cells=st.integers(1, 200))

@@ -106,20 +106,12 @@ BINARY += "  size: {levels: [small, large], nullable: false}"
 @pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda one: str(one)[:12])
 @pytest.mark.parametrize("why", REFUSED)
 def test_public_rows_are_refused_but_on_benchmarks(name, parameter, model, why, tmp_path):
-    changes: dict[str, str | None] = {
-        "attributes": BINARY,
-        "models": f"models:\n  {name}: {{{parameter}}}",
-        "relation": "relation: replace_one",
-        **REFUSED[why],
-    }
+    models, relation = f"models:\n  {name}: {{{parameter}}}", "relation: replace_one"
+    changes = {"attributes": BINARY, "models": models, "relation": relation, **REFUSED[why]}
     with pytest.raises(DeclarationError, match="the model needs a public number of rows, as of a"):
         build_model(loaded(tmp_path, **changes), name)
-    changes |= {
-        "purpose": "purpose: benchmark",
-        "ceiling": None,
-        "relation": "relation: replace_one",
-        "protection": "protection:\n  unit: one_row",
-    }
+    changes |= {"purpose": "purpose: benchmark", "ceiling": None, "relation": relation}
+    changes["protection"] = "protection:\n  unit: one_row"
     assert build_model(loaded(tmp_path, **changes), name) == model
 
 

@@ -191,11 +191,8 @@ def test_all_is_spent_on_marginals_and_nothing_on_finding_tables(delta: Fraction
     assert all(one.startswith(("marginal", "number of rows")) for one in words)
     assert not {NOISY_MAX, LINF} & {one.mechanism for one in run.spends}
     measured = {", ".join(one.attributes) for one in run.released.measured if one.attributes}
-    assert measured == {
-        one.removeprefix("marginal of ").removesuffix(", refined")
-        for one in words
-        if one.startswith("marginal")
-    }, "public tables are not said to be measured"
+    asked = {word.split(" of ")[1].removesuffix(", refined") for word in words if "margi" in word}
+    assert measured == asked, "public tables are not said to be measured"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
@@ -210,16 +207,14 @@ def test_beside_public_rows_a_person_loses_at_most_epsilon(seed: int) -> None:
 @pytest.mark.chain
 def test_few_rows_are_known_better_beside_public_ones() -> None:
     """Seeded: .24 in place of .41 at ε = 0.2."""
-    alone, together = (
-        np.mean(
-            [
-                distance(OURS, fit_with_public(OURS, one, epsilon="0.2", noise=SeededNoise(seed)))
-                for seed in range(4)
-            ]
-        )
-        for one in (None, public(OTHERS))
-    )
-    assert together < 0.7 * alone
+    distances = [
+        [
+            distance(OURS, fit_with_public(OURS, rows, epsilon="0.2", noise=SeededNoise(seed)))
+            for seed in range(4)
+        ]
+        for rows in (None, public(OTHERS))
+    ]
+    assert sum(distances[1]) < 0.7 * sum(distances[0])
 
 
 def test_public_rows_of_other_persons_are_not_believed() -> None:

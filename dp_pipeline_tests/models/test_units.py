@@ -57,12 +57,9 @@ def fit(rows, declared, epsilon, noise=None) -> SyntheticTable:
     # All is missing of a row that stands for a unit without parts.
     is_empty = None if declared.parts.fewest else of_rows["age"] == declared["age"].missing_code
     columns = units_of_parts(declared, of_rows, units, is_empty=is_empty)
-    counter = MemoryCounter(
-        declared.parts.of_units(declared),
-        coordinates={},
-        codes={name: column for name, (column, _) in columns.items()},
-        rows=len(columns[SIZE][0]),
-    )
+    coded = {name: column for name, (column, _) in columns.items()}
+    units = declared.parts.of_units(declared)
+    counter = MemoryCounter(units, coordinates={}, codes=coded, rows=len(coded[SIZE]))
     given = {"domain": declared, "distance": UNIT_WEIGHT, "epsilon": epsilon, "noise": noise}
     curator = curator_over(PartsCounter(counter, declared), **given)
     model = OneShot()
