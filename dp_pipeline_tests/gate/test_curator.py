@@ -106,9 +106,7 @@ class FailingCounter:
     def grouped(self, _: object) -> FailingCounter:
         return self
 
-    def with_attributes(self, _: object) -> FailingCounter:
-        return self
-
+    with_attributes = grouped
     count = occupied = grid = distance_total = _look
     children = sum_by_centre = residuals = classify = mistakes = _look
 
@@ -244,6 +242,7 @@ def test_a_curator_without_rows_refuses_what_was_never_stored(kind, currency):
 GAP = DependenceScore(np.zeros((3, 2), np.int64))
 TURNED_GAP = DependenceScore(np.zeros((2, 3), np.int64))
 TIED = tuple(PAIRS)
+SCORED = dict.fromkeys(PAIRS, Independence())
 RULE = NearestCentre(("x",), ((0,),), (1024,))
 MOVED = NearestCentre(("x",), ((1,),), (1024,))
 LIGHT = NearestCentre(("x",), ((0,),), (512,))
@@ -264,11 +263,6 @@ def ask_clusters(curator: Curator, rules: list[NearestCentre], *, salt: int = 0)
 def expand_root(curator, tree, *, bits=1, shares=9, epsilon=ONE) -> object:
     session = curator.open_tree(tree, epsilon=epsilon)
     return session.expand(ROOT, bits=bits, shares=np.array([shares]))
-
-
-def chosen(curator, among, penalties) -> object:
-    session = curator.open_scores(dict.fromkeys(PAIRS, Independence()))
-    return session.choose("edge", among, amount=ONE, penalties=penalties)
 
 
 HALF = ONE / 2
@@ -294,15 +288,13 @@ DIFFERENT: list[Callable[[Curator], object]] = [
     lambda c: c.measure_nodes(("x",), TWO_NODES.where(np.array([0])), depth=1, epsilon=ONE),
     lambda c: c.measure_nodes(("x",), TWO_NODES.where(np.array([1])), depth=1, epsilon=ONE),
     lambda c: c.choose("edge", {("colour", "smokes"): GAP}, epsilon=ONE),
-    lambda c: c.choose(
-        "edge", {("colour", "smokes"): DependenceScore(GAP.expected + 1)}, epsilon=ONE
-    ),
+    asks("choose", "edge", {("colour", "smokes"): DependenceScore(GAP.expected + 1)}),
     lambda c: c.choose("edge", {("colour", "smokes"): Purity()}, epsilon=ONE),
     lambda c: c.open_scores({("colour", "smokes"): GAP}).measure_all(amount=ONE),
     lambda c: c.open_scores({("smokes", "colour"): TURNED_GAP}).measure_all(amount=ONE),
-    lambda c: chosen(c, TIED, {}),
-    lambda c: chosen(c, TIED[1:], {}),
-    lambda c: chosen(c, TIED, {TIED[2]: 1}),
+    asks_scores("choose", SCORED, "edge", TIED),
+    asks_scores("choose", SCORED, "edge", TIED[1:]),
+    asks_scores("choose", SCORED, "edge", TIED, penalties={TIED[2]: 1}),
     lambda c: c.sparse_table(("colour",), threshold=2, epsilon=ONE),
     lambda c: c.sparse_table(("colour",), threshold=3, epsilon=ONE),
     lambda c: c.sparse_table(("smokes",), threshold=2, epsilon=ONE),

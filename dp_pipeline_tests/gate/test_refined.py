@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
 from math import exp
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,9 +163,7 @@ def test_what_was_not_measured_is_not_refined() -> None:
 
 
 def test_a_marginal_in_rho_is_the_mean_of_two_measurements() -> None:
-    """Mean of two Gaussian numbers by their precisions; the noise of 6,400 cells is as stated, up
-    to 6 standard errors: a false alarm below 1e-8.
-    """
+    """The noise of 6,400 cells is as stated, up to 6 standard errors: a false alarm below 1e-8."""
     levels = Levels(tuple(map(str, range(80))))
     domain = Domain(tuple(Attribute(name, name, "drop", cells=levels) for name in ("a", "b")))
     curator = curator_over(
@@ -182,30 +181,22 @@ def test_a_marginal_in_rho_is_the_mean_of_two_measurements() -> None:
 
 @pytest.mark.parametrize(("first", "second"), [(PURE, RHO), (RHO, PURE)], ids=["ε", "ρ"])
 def test_an_answer_in_another_currency_is_not_refined(first: Currency, second: Currency) -> None:
-    marginals: PaidMarginals = {}
-    measured, refined = (
-        curator_over(TEN_PEOPLE, epsilon=ONE, currency=one, paid_marginals=marginals)
-        for one in (first, second)
-    )
+    given: dict[str, Any] = {"epsilon": ONE, "paid_marginals": {}}
+    measured, refined = (curator_over(TEN_PEOPLE, currency=c, **given) for c in (first, second))
     measured.tabulate({PAIR: ONE / 4})
+    pure = curator_over(TEN_PEOPLE, currency=RHO)
+    pure.measure(PAIR, epsilon=ONE / 4)
+    with pytest.raises(BoundaryViolation, match="in another currency"):
+        pure.refine({PAIR: ONE / 4})
     with pytest.raises(BoundaryViolation, match="in another currency"):
         refined.refine({PAIR: ONE / 4})
     assert refined.accountant.remaining == 1
 
 
-def test_a_pure_answer_of_a_release_in_rho_is_not_refined() -> None:
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=RHO)
-    curator.measure(PAIR, epsilon=ONE / 4)
-    with pytest.raises(BoundaryViolation, match="in another currency"):
-        curator.refine({PAIR: ONE / 4})
-
-
 @pytest.mark.parametrize("paid", [Fraction(3, 10), Fraction(1, 2)], ids=str)
 @pytest.mark.parametrize("many_cells", [1, 1 << 15])
 def test_refining_starts_from_the_scale_that_was_drawn(paid, many_cells, monkeypatch):
-    """OpenDP draws at a float: 10/3 is none. Another source refines, and knows it from the
-    transcript alone.
-    """
+    """OpenDP draws at a float: 10/3 is none. Another source knows it from the transcript alone."""
     drawn: list[Fraction] = []
     make, exact = measurements.make_laplace, ExactNoise.discrete_laplace
 

@@ -106,13 +106,8 @@ ASKED: dict[str, Callable[[ScoreSession], object]] = {
     "total": lambda one: one.measure_total(amount=ONE),
     "choose": lambda one: one.choose("edge", PAIRS[:2], amount=ONE),
 }
-PAID = {
-    "all": (2 + 1 + 1) * UNIT + 1,
-    "together": 2 * UNIT + 1,
-    "total": (2 + 1 + 1) * UNIT + 1,
-    "choose": 2 * UNIT + 1,
-}
-"""For gaps of one row and a score U of two."""
+PAID = {"all": 4, "together": 2, "total": 4, "choose": 2}
+"""Rows that a person moves them by: one row for a gap, and two for a score U."""
 
 
 @pytest.mark.parametrize("kind", ASKED)
@@ -122,7 +117,7 @@ def test_a_question_is_paid_for_with_what_a_person_moves_by(kind: str) -> None:
     assert curator.accountant.spends == ()
     ASKED[kind](session)
     (spend,) = curator.accountant.spends
-    assert (spend.sensitivity, spend.epsilon) == (PAID[kind], ONE)
+    assert (spend.sensitivity, spend.epsilon) == (PAID[kind] * UNIT + 1, ONE)
     with pytest.raises(BudgetExceeded):
         ASKED[kind](session)
 

@@ -56,9 +56,7 @@ def shown(kept: np.ndarray) -> Outcome:
 
 
 def p_value(draw: Callable[[], np.ndarray]) -> float:
-    """Of what all cells show together, and each by itself, as independent discrete Laplace noise
-    on each: the least of five, times five.
-    """
+    """Of what all cells show together, and each by itself: the least of five, times five."""
     counts = Counter(shown(draw()) for _ in range(DRAWS))
     every = np.array(np.meshgrid(*[range(4)] * len(COUNTS), indexing="ij")).reshape(4, -1).T
     of_cells = [chances(count) for count in COUNTS]

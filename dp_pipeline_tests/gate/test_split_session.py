@@ -71,9 +71,9 @@ def test_a_box_costs_less_the_more_rows_it_has(q: Fraction) -> None:
 
 
 def worst_path(q: Fraction, delta: int, *, levels: int, most: int) -> Fraction:
-    """The largest Π ratio over every path of counts that do not rise, down to ``levels``.
+    """The largest Π ratio over every path of counts that do not rise, by recursion from below.
 
-    One more row raises c, so b where c − tδ ≥ −δ. Every path, by recursion from the bottom.
+    One more row raises c, so b where c − tδ ≥ −δ.
     """
 
     @cache
@@ -171,10 +171,7 @@ def test_deep_boxes_at_the_largest_scale_stay_int64() -> None:
 
 @dataclass
 class Forced:
-    """Bits that no rows decide: box j of a question is split when j-th of a seeded draw says so.
-
-    often   how often a box is split
-    """
+    """Bits that no rows decide: a box is split as often as ``often`` by a seeded draw."""
 
     seed: int
     often: float = 1.0

@@ -253,14 +253,11 @@ def opened(epsilon: Fraction = ONE) -> TreeSession:
 
 
 HALVES = ROOT.children(1)
+ONE_BELOW = HALVES.children(1).where(np.array([0]))
 REFUSED: dict[str, tuple[Prefixes, int, object]] = {
     "a node whose children were counted": (ROOT, 0, [1]),
     "a grandchild of a frontier node": (HALVES.children(1), 0, [1] * 4),
-    "a node and one below it": (
-        Prefixes.concatenate([HALVES, HALVES.children(1).where(np.array([0]))]),
-        0,
-        [1] * 3,
-    ),
+    "a node and one below it": (Prefixes.concatenate([HALVES, ONE_BELOW]), 0, [1] * 3),
     "one node twice": (HALVES.where(np.array([0, 0])), 0, [1, 1]),
     "no share": (HALVES, 1, [1, 0]),
     "a negative share": (HALVES, 1, [1, -1]),

@@ -336,9 +336,7 @@ def fuzz_loss(model: Model, *, distance: int, examples: int = 8, **how: Any) -> 
 def neighbours(
     model: Model, rows: Sequence[Row], person: Sequence[Row]
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The rows without the person and with them; with somebody else and with them, for a model
-    whose number of rows is public.
-    """
+    """The rows without, or where their number is public with somebody else, and with the person."""
     if model.needs_public_rows:
         others = tuple(rows) or (STAND_IN,)
         return others, (person[0], *others[1:])
@@ -352,9 +350,7 @@ def check_replay(
     elsewhere: Sequence[Sequence[Row] | None] = (NOBODY,),
     **how: Any,
 ) -> None:
-    """The recorded answers, replayed over other populations, give the same bytes and draw
-    nothing.
-    """
+    """The recorded answers, replayed over other rows, give the same bytes and draw nothing."""
     transcript = Transcript()
     first = run(model, rows, transcript=transcript, **how)
     for people in elsewhere:
@@ -365,9 +361,7 @@ def check_replay(
 
 
 def check_valid(model: Model, released: Released, *, domain: Domain = TOWN) -> None:
-    """k finite centres inside the declared box, probabilities and rows of declared cells, or counts
-    of large classes.
-    """
+    """Centres lie in the declared box, rows and probabilities in cells, and classes are large."""
     if isinstance(released, Clusters):
         _check_clusters(released, model.k, domain)  # type: ignore[attr-defined]
     elif isinstance(released, ClassTable):

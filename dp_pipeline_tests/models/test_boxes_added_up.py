@@ -38,9 +38,7 @@ def counted(ran: Run) -> CountedBoxes:
 
 
 def windows(model: Clustering, seed: int, many: int = 3) -> list[CountedBoxes]:
-    """Boxes of as many windows, each planned from the one before where the model does so; the
-    first, from which the others are planned, is none of them.
-    """
+    """Boxes of windows, each planned from the one before, but for the first, where it can be."""
     matches: list[CountedBoxes] = []
     earlier: Tables | None = None
     for window in range(many + 1):
@@ -65,9 +63,8 @@ def rows_in(boxes: CountedBoxes) -> np.ndarray:
 @pytest.mark.chain
 @pytest.mark.parametrize("name", MODELS_OF_BOXES)
 def test_the_noise_of_a_sum_of_boxes_is_as_stated(name: str) -> None:
-    """60 sums of three windows, of every common box and of all boxes together: the mean of squares
-    is within three standard errors of what is stated, and so is the mean of the sums of 0 (seeded;
-    each a false alarm of 3 in 1,000 seeds).
+    """The mean of squares of 60 sums of three windows, of every common box and of all together, is
+    within three standard errors of what is stated (seeded; a false alarm of 3 in 1,000 seeds).
     """
     errors, totals = [], []
     for seed in range(60):
@@ -124,9 +121,7 @@ def test_a_tree_grown_from_its_counts_has_no_count_of_boxes() -> None:
 
 
 def test_boxes_of_a_quadtree_are_those_of_a_halving_tree() -> None:
-    """Of three windows that grew as their noise had it, one box of each begins where a common one
-    does.
-    """
+    """One box of each window, which grew as its noise had it, begins where a common one does."""
     found = windows(MODELS_OF_BOXES["dpqt_kmeans"], seed=1)
     assert len({len(one.first) for one in found}) > 1
     total = summed_boxes(found)

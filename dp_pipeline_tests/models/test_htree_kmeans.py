@@ -121,7 +121,7 @@ class OneFullLeaf(Constant):
         return 10_000 * (np.arange(counts.size) == 3) if scale == LAST else counts.copy()
 
 
-def test_every_leaf_is_counted_again_and_the_last_count_has_weight() -> None:
+def test_every_leaf_is_counted_again_and_its_count_has_weight() -> None:
     done = fitted(5, model=MANY_CENTRES)
     assert done.draws[-1].exact.shape == (len(done.released.synopsis.weights),)
     assert (done.draws[-1].scale, done.draws[-1].exact.sum()) == (LAST, STRONG)

@@ -64,9 +64,7 @@ def losses(name: str, windows: list[list[Row]], others: list[list[Row]], seed: i
 @settings(max_examples=6)
 @given(seed=st.integers(0, 1000), who=st.integers(0, 9))
 def test_a_person_loses_in_the_windows_that_she_is_in(name: str, seed: int, who: int) -> None:
-    """Exact, along any answers: releases of other windows read none of her rows, though what is
-    asked of them follows from what was answered before.
-    """
+    """Exact, along any answers: releases of other windows read none of her rows."""
     person = [TEN_PEOPLE[who]]
     without = [list(TEN_PEOPLE[:5]), list(TEN_PEOPLE[3:]), list(TEN_PEOPLE)]
     in_all = [rows + person for rows in without]
@@ -151,9 +149,7 @@ def test_tables_that_leave_an_attribute_out_are_not_planned_from() -> None:
 @pytest.mark.parametrize("fall", [0.0, 10.0, 20.0, 40.0])
 @pytest.mark.parametrize("cells", [1, 5])
 def test_a_smoothed_number_says_how_far_it_is_pulled(cells: int, fall: float) -> None:
-    """Of 1,000 intervals 880 hold at least; those of a correct program, .90, fall below that once
-    in 50 runs with another seed.
-    """
+    """The intervals of a correct program, .90, fall below .88 once in 50 runs of other seeds."""
     rng, before = np.random.default_rng(3), np.full(cells, 500.0)
     held = []
     for _ in range(1_000):
@@ -164,9 +160,8 @@ def test_a_smoothed_number_says_how_far_it_is_pulled(cells: int, fall: float) ->
 
 
 def test_a_world_that_stands_still_is_smoothed() -> None:
-    """The mean of ten windows has a tenth of one's variance; chance differences that look like
-    drift cost up to half as much again. 400 cells, so that the mean square error is within a third
-    of what is stated, with a false alarm below 1e-4.
+    """The mean of ten windows has a tenth of one's variance, and chance differences that look like
+    drift cost up to half as much again; with 400 cells a false alarm is below 1e-4.
     """
     rng, truth = np.random.default_rng(3), np.linspace(0, 500, 400)
     estimate, spread = truth + rng.normal(0, 10, 400), 100.0

@@ -100,9 +100,6 @@ class Answers:
         assert answer.shape == counts.shape
         return answer
 
-    def noisy_max(self, scores: np.ndarray, scale: Fraction) -> int:
-        raise NotImplementedError
-
 
 @pytest.mark.parametrize("rows", [NOBODY, TEN_PEOPLE], ids=["nobody", "ten people"])
 def test_a_noisy_size_below_one_leaves_the_centre(rows: tuple[Row, ...]) -> None:

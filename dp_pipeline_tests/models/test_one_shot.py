@@ -206,9 +206,7 @@ def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
 @pytest.mark.parametrize("epsilon", ["0.01", "1", "8"])
 @pytest.mark.parametrize("sizes", [BITS, MANY[:9], SMALL])
 def test_a_level_that_no_row_needs_changes_no_plan(sizes, epsilon, delta):
-    """Of one attribute at most noise is taken for missing values: with other seeds of two in one
-    release of 25.
-    """
+    """Noise is taken for missing values of one attribute at most; of two in one seed of 25."""
     codes, opened = dependent_rows(sizes, 20_000), [size + 1 for size in sizes]
     closed = made(sizes, 20_000, epsilon, delta=delta, codes=codes)
     open_ = made(opened, 20_000, epsilon, delta=delta, codes=codes, nullable=True)

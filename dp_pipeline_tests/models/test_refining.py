@@ -1,5 +1,6 @@
 """Models that refine a release, or plan from public rows: what is paid, and what it gains."""
 
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -94,28 +95,22 @@ def test_all_steps_together_cost_what_the_last_one_costs_alone(name, delta):
     assert sum(one.epsilon for run in runs for one in run.spends) == guarantee.amount
 
 
+def losses(name: str, noise: Callable[[], list[NoiseSource]]) -> list[Any]:
+    """What the last person loses in each of two steps."""
+    pairs = zip(*(in_steps(name, rows_of(name, without=k), noise()) for k in (0, 1)), strict=True)
+    return [privacy_loss(*pair) for pair in pairs]
+
+
 @every_model
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_person_loses_no_more_than_the_second_costs(name: str, seed: int) -> None:
-    """Exact, along any answers: of a refined answer what is added is read off its two scales, as
-    the two answers together have the ratio of the second one's noise (``gate.mechanisms.refine``).
-    """
-    with_her, without = (
-        in_steps(name, rows_of(name, without=one), [ForcedNoise(seed), ForcedNoise(seed + 9)])
-        for one in (0, 1)
-    )
-    lost = [privacy_loss(*pair) for pair in zip(with_her, without, strict=True)]
-    assert sum(lost) <= SECOND
+    """Exact, along any answers: what refinement adds is read off its two scales."""
+    assert sum(losses(name, lambda: [ForcedNoise(seed), ForcedNoise(seed + 9)])) <= SECOND
 
 
 @pytest.mark.parametrize("name", ["independent", "priview"])
 def test_a_person_uses_all_of_it(name: str) -> None:
-    with_her, without = (
-        in_steps(name, rows_of(name, without=one), [LargeAnswers(), LargeAnswers()])
-        for one in (0, 1)
-    )
-    lost = [privacy_loss(*pair) for pair in zip(with_her, without, strict=True)]
-    assert lost == [FIRST, SECOND - FIRST]
+    assert losses(name, lambda: [LargeAnswers(), LargeAnswers()]) == [FIRST, SECOND - FIRST]
 
 
 @pytest.mark.parametrize("name", ["independent", "independent, equal", "priview"])

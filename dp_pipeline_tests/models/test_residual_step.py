@@ -125,9 +125,6 @@ class Answer:
         assert counts.shape == np.shape(self.radii)
         return (np.array(self.radii) * (1 << 16)).astype(np.int64)
 
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        raise NotImplementedError
-
 
 ONE_WAY = Answer(((20.0, 20.0, 20.0), (20.0, 20.0, 20.0)))
 

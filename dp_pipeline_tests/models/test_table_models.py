@@ -44,9 +44,7 @@ every_case = pytest.mark.parametrize(
 
 
 def fitted(model, sizes, rows, *, epsilon, delta) -> SyntheticTable:
-    """A valid release of so many dependent rows, within its budget, of no more cells than was said
-    before.
-    """
+    """A valid release of dependent rows, within its budget, of no more cells than was foreseen."""
     domain = domain_of(sizes)
     model.check(domain)
     counter = counter_of(domain, dependent_rows(sizes, rows))

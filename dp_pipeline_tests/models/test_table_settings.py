@@ -81,15 +81,11 @@ class AsksEverything(Model):
             "edge", [one for one in pairs if one != first], amount=tenth, penalties={first: 1}
         )
         tables = curator.tabulate({first: tenth, second: curator.accountant.remaining - tenth})
-        return _uniform((rows, *tables), curator.domain, rng)
-
-
-def _uniform(measured, domain, rng) -> SyntheticTable:
-    names = domain.discrete
-    cliques = tuple((name,) for name in names)
-    codes = rng.integers(0, domain.shape(names), (5, len(names)))
-    links = tuple((0, index) for index in range(1, len(names)))
-    return SyntheticTable(names, codes, measured, cliques, links, domain, seed=1)
+        codes = rng.integers(0, curator.domain.shape(names), (5, len(names)))
+        cliques = tuple((name,) for name in names)
+        links = tuple((0, index) for index in range(1, len(names)))
+        measured = (rows, *tables)
+        return SyntheticTable(names, codes, measured, cliques, links, curator.domain, seed=1)
 
 
 SETTINGS: dict[str, Model] = {
