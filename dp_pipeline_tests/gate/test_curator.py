@@ -740,11 +740,6 @@ def test_a_pure_release_answers_no_gaussian_question() -> None:
     assert (executor.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)
 
 
-def test_a_release_knows_its_currency() -> None:
-    assert curator_over(TEN_PEOPLE, currency=ZCDP).currency == ZCDP
-    assert curator_over(TEN_PEOPLE).currency.name == "pure"
-
-
 def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, noise=SeededNoise(3))
     curator.measure(("colour",), epsilon=ONE / 2)

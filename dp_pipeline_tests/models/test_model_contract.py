@@ -41,7 +41,7 @@ BOUNDED = ("privtree_kmeans", "privhd, published")
 
 every_case = pytest.mark.parametrize("case", CASES)
 every_strength = pytest.mark.parametrize(
-    ("epsilon", "rows_reached"), zip(EPSILONS, (3, 3, 1), strict=True)
+    ("epsilon", "rows_reached"), list(zip(EPSILONS, (3, 3, 1), strict=True))
 )
 """The most noise that any of these has, the least, and some between them."""
 
