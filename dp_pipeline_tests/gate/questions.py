@@ -54,8 +54,8 @@ def trees(draw: st.DrawFn, *, dimensions: int, depth: int) -> Nodes:
         leaves.append(live.where(~splits.astype(bool)))
         live = live.where(splits.astype(bool)).children(dimensions)
     grown = Nodes.concatenate([*leaves, live])
-    kept = draw(st.lists(st.booleans(), min_size=len(grown), max_size=len(grown)))
-    return grown.where(np.array(kept, dtype=bool))
+    is_chosen = draw(st.lists(st.booleans(), min_size=len(grown), max_size=len(grown)))
+    return grown.where(np.array(is_chosen, dtype=bool))
 
 
 def asks(method: str, *given: object, **more: object) -> Question:

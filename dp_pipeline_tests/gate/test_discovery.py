@@ -348,13 +348,13 @@ def test_a_killed_discovery_goes_on_with_the_answers_that_it_has(tmp_path: Path)
     actual = run(spec, rows, transcript=whole)
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == len(whole)
-    for kept in range(1, len(lines)):
-        path.write_bytes(b"".join(lines[:kept]))
+    for answered in range(1, len(lines)):
+        path.write_bytes(b"".join(lines[:answered]))
         # Other noise for what was not answered; what was answered stays.
         again = Transcript(path)
-        resumed = run(spec, rows, SeededNoise(kept + 5), transcript=again)
-        assert again.records[:kept] and resumed.names == actual.names
-        if kept > 1:
+        resumed = run(spec, rows, SeededNoise(answered + 5), transcript=again)
+        assert again.records[:answered] and resumed.names == actual.names
+        if answered > 1:
             assert resumed["x"].bounds == actual["x"].bounds
 
 

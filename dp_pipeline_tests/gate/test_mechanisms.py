@@ -139,16 +139,16 @@ def log_chance(answer: tuple[int, ...], exact: tuple[int, ...], scale: Fraction)
     return -sum((abs(a - c) for a, c in zip(answer, exact, strict=True)), Fraction(0)) / scale
 
 
-@pytest.mark.parametrize(("l1", "kept"), [(3, True), (2, False)])
-def test_a_measure_costs_its_epsilon_exactly(l1: int, kept: bool) -> None:
+@pytest.mark.parametrize(("l1", "is_enough"), [(3, True), (2, False)])
+def test_a_measure_costs_its_epsilon_exactly(l1: int, is_enough: bool) -> None:
     scale = laplace_scale(l1=l1, epsilon=Fraction(1, 7))
     exact, neighbour = (4, 4), (5, 2)
     losses = [
         log_chance(answer, exact, scale) - log_chance(answer, neighbour, scale)
         for answer in itertools.product(range(-3, 12), repeat=2)
     ]
-    assert (max(losses) == Fraction(1, 7)) is kept
-    assert (max(losses) <= Fraction(1, 7)) is kept
+    assert (max(losses) == Fraction(1, 7)) == is_enough
+    assert (max(losses) <= Fraction(1, 7)) == is_enough
 
 
 ORDERS = (1.001, 1.5, 2.0, 8.0, 60.0)
@@ -189,9 +189,9 @@ def test_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction) -> 
     assert math.isclose(max(ranges), math.sqrt(8 * rho), rel_tol=1e-6)
 
 
-@pytest.mark.parametrize(("l2_squared", "kept"), [(5, True), (4, False)])
+@pytest.mark.parametrize(("l2_squared", "is_enough"), [(5, True), (4, False)])
 @pytest.mark.parametrize("rho", [Fraction(1, 50), Fraction(1, 2), Fraction(3)])
-def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, kept, rho):
+def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, is_enough, rho):
     sigma2 = float(gaussian_variance(l2_squared=l2_squared, rho=rho))
     exact, neighbour = (4, 4), (6, 3)
     support = np.arange(-2000, 2000)
@@ -201,7 +201,7 @@ def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, kept, rho):
 
     both = [(log_of(a), log_of(b)) for a, b in zip(exact, neighbour, strict=True)]
     worst = max(sum(renyi(*logs, order) for logs in both) / order for order in ORDERS)
-    assert (worst <= float(rho) + 1e-9) is kept
+    assert (worst <= float(rho) + 1e-9) == is_enough
     assert worst > 0.9 * float(rho)
 
 

@@ -48,9 +48,9 @@ def chances(count: int) -> list[float]:
     return [*np.diff([0, *upto]), 1 - upto[-1]]
 
 
-def shown(kept: np.ndarray) -> Outcome:
+def shown(cells_shown: np.ndarray) -> Outcome:
     cells = [0] * len(COUNTS)
-    for key, noisy in kept.tolist():
+    for key, noisy in cells_shown.tolist():
         cells[key] = min(3, noisy - THRESHOLD + 1)
     return tuple(cells)
 
@@ -108,21 +108,21 @@ def test_a_table_larger_than_any_array_comes_in_order(source) -> None:
     cells = 1 << 62
     keys = np.array([5, 7 << 40, cells - 1])
     occupied = np.stack([keys, [10**6, 3, 10**6]], axis=1)
-    kept = source.sparse_laplace(occupied, Fraction(10), cells=cells, threshold=380)
-    assert kept.dtype == np.int64
-    assert (np.diff(kept[:, 0]) > 0).all()
-    assert (kept[:, 1] >= 380).all()
-    assert {5, cells - 1} <= set(kept[:, 0].tolist())
+    large = source.sparse_laplace(occupied, Fraction(10), cells=cells, threshold=380)
+    assert large.dtype == np.int64
+    assert (np.diff(large[:, 0]) > 0).all()
+    assert (large[:, 1] >= 380).all()
+    assert {5, cells - 1} <= set(large[:, 0].tolist())
     # 76 of the empty cells on average: below 20 or above 200 once in 10^12 runs.
-    assert 20 < len(kept) < 200
+    assert 20 < len(large) < 200
 
 
 @by_source
 def test_an_empty_table_gives_noise_and_floats_are_refused(source) -> None:
     empty = np.zeros((0, 2), dtype=np.int64)
     assert source.sparse_laplace(empty, Fraction(1), cells=9, threshold=40).shape == (0, 2)
-    kept = source.sparse_laplace(empty, Fraction(1000), cells=1000, threshold=1)
-    assert 300 < len(kept) < 700
+    large = source.sparse_laplace(empty, Fraction(1000), cells=1000, threshold=1)
+    assert 300 < len(large) < 700
     with pytest.raises(BoundaryViolation, match="must hold integers"):
         source.sparse_laplace(empty.astype(float), Fraction(1), cells=9, threshold=1)
 
@@ -166,13 +166,11 @@ def p_of_numbers(numbers: np.ndarray, cells: int, p: float) -> float:
     edges = np.unique(law.ppf(np.linspace(0, 1, 20)[1:-1]).astype(int))
     counts = np.histogram(numbers, [-1, *edges + 0.5, np.inf])[0]
     expected = NUMBERS * np.diff([0, *law.cdf(edges), 1])
-    kept = expected > 50
-    counts = np.append(counts[kept], counts[~kept].sum())
-    expected = np.append(expected[kept], expected[~kept].sum())
-    kept = expected > 0
-    return float(
-        stats.chisquare(counts[kept], expected[kept] * NUMBERS / expected[kept].sum()).pvalue
-    )
+    is_common = expected > 50
+    counts = np.append(counts[is_common], counts[~is_common].sum())
+    expected = np.append(expected[is_common], expected[~is_common].sum())
+    counts, expected = counts[expected > 0], expected[expected > 0]
+    return float(stats.chisquare(counts, expected * NUMBERS / expected.sum()).pvalue)
 
 
 @pytest.mark.chain

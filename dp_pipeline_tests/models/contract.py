@@ -114,8 +114,8 @@ class Constant(ForcedNoise):
         return np.full(counts.shape, self.answer, dtype=np.int64)
 
     def sparse_laplace(self, *_: Any, cells: int, threshold: int, **__: Any) -> IntArray:
-        kept = np.arange(cells if self.answer >= threshold else 0)
-        return np.stack([kept, np.full(len(kept), self.answer)], axis=1)
+        keys = np.arange(cells if self.answer >= threshold else 0)
+        return np.stack([keys, np.full(len(keys), self.answer)], axis=1)
 
     def noisy_max(self, _: IntArray, __: Fraction) -> int:
         return 0

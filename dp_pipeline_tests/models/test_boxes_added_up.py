@@ -68,10 +68,10 @@ def test_the_noise_of_a_sum_of_boxes_is_as_stated(name: str) -> None:
     """
     errors, totals = [], []
     for seed in range(60):
-        found = windows(MODELS_OF_BOXES[name], seed)
-        total = summed_boxes(found)
-        assert len(total.first) <= min(len(one.first) for one in found)
-        assert total.variances.sum() == pytest.approx(sum(one.variances.sum() for one in found))
+        counts = windows(MODELS_OF_BOXES[name], seed)
+        total = summed_boxes(counts)
+        assert len(total.first) <= min(len(one.first) for one in counts)
+        assert total.variances.sum() == pytest.approx(sum(one.variances.sum() for one in counts))
         noise = total.counts - 3 * rows_in(total)
         errors.append(float(np.mean(noise**2 / total.variances)))
         totals.append(float(noise.sum() / total.variances.sum() ** 0.5))
@@ -122,12 +122,12 @@ def test_a_tree_grown_from_its_counts_has_no_count_of_boxes() -> None:
 
 def test_boxes_of_a_quadtree_are_those_of_a_halving_tree() -> None:
     """One box of each window, which grew as its noise had it, begins where a common one does."""
-    found = windows(MODELS_OF_BOXES["dpqt_kmeans"], seed=1)
-    assert len({len(one.first) for one in found}) > 1
-    total = summed_boxes(found)
+    counts = windows(MODELS_OF_BOXES["dpqt_kmeans"], seed=1)
+    assert len({len(one.first) for one in counts}) > 1
+    total = summed_boxes(counts)
     areas = np.prod(total.upper - total.lower, axis=1)
     assert areas.sum() == pytest.approx(8 * 2)
-    for one in found:
+    for one in counts:
         inside = (one.lower[:, None] >= total.lower) & (one.upper[:, None] <= total.upper)
         assert (inside.all(axis=2).sum(axis=1) == 1).all()
 

@@ -128,8 +128,8 @@ class UnpaidBits(DpKjig):
     """Chooses past the accountant, and counts with all of ε."""
 
     def _choose_bits(self, curator, epsilon) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        kept, _ = super()._choose_bits(unpaid(curator), epsilon)
-        return kept, epsilon
+        bits, _ = super()._choose_bits(unpaid(curator), epsilon)
+        return bits, epsilon
 
 
 class BitsOfExactScores(DpKjig):

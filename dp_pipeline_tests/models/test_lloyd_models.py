@@ -203,8 +203,8 @@ def test_a_noisy_grid_comes_first_and_the_rounds_share_the_rest(model, grid, cel
 
 
 def test_only_the_hybrid_keeps_its_grid() -> None:
-    kept = {name for name, model in MODELS.items() if run(model).released.synopsis is not None}
-    assert kept == {"hybrid_kmeans"}
+    with_grid = {name for name, model in MODELS.items() if run(model).released.synopsis is not None}
+    assert with_grid == {"hybrid_kmeans"}
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ class Prepared:
 
         def curator(accountant: Accountant) -> Curator:
             rows = {"domain": self.spec.domain, "distance": self.spec.distance}
-            kept = {"transcript": transcript, "noise": recorder}
-            return curator_over(self.counter, accountant=accountant, **rows, **kept)
+            answers = {"transcript": transcript, "noise": recorder}
+            return curator_over(self.counter, accountant=accountant, **rows, **answers)
 
         result = fit(model, guarantee, curator, epsilon=ONE, rng=np.random.default_rng(1))
         questions = [(record.question, record.words) for record in transcript.records]

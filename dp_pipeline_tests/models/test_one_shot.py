@@ -339,12 +339,12 @@ SIXES = (6,) * 10
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("text", "spelling"),
     [("", ""), ("a 2", "a 2"), (" a  b 0.5 ,c 3.0,", "a b 0.5, c 3"), ("a b c 1000", "a b c 1000")],
 )
-def test_a_workload_is_read_into_one_spelling(said: str, kept: str) -> None:
-    model = from_text(OneShot, {"workload": said}, of="town")
-    assert model.workload == kept
+def test_a_workload_is_read_into_one_spelling(text: str, spelling: str) -> None:
+    model = from_text(OneShot, {"workload": text}, of="town")
+    assert model.workload == spelling
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,8 @@ def test_the_leaves_of_a_quadtree_are_those_of_a_recursion() -> None:
             )
         return boxes
 
-    found = np.column_stack([synopsis.lower, synopsis.upper, synopsis.weights])
-    assert sorted(map(tuple, found.tolist())) == sorted(grow(Nodes.root(), [0.0, -1.0], [8.0, 1.0]))
+    boxes = np.column_stack([synopsis.lower, synopsis.upper, synopsis.weights])
+    assert sorted(map(tuple, boxes.tolist())) == sorted(grow(Nodes.root(), [0.0, -1.0], [8.0, 1.0]))
 
 
 @pytest.mark.parametrize(("answer", "is_split"), [(6, False), (7, True)])
@@ -248,8 +248,8 @@ def test_every_attribute_gets_the_root_of_its_size_as_its_share() -> None:
 
 def test_privtree_splits_as_often_as_its_levels_say() -> None:
     for levels, leaves in ((1, 4), (2, 16)):
-        found = run(PrivTreeKMeans(k=2, levels=levels), noise=LargeAnswers())
-        assert found.draws[-1].exact.size == leaves
+        done = run(PrivTreeKMeans(k=2, levels=levels), noise=LargeAnswers())
+        assert done.draws[-1].exact.size == leaves
 
 
 LOOKS = {

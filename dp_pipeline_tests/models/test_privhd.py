@@ -165,9 +165,9 @@ def test_what_depends_is_in_one_clique_and_nothing_else(variant: str) -> None:
     counter = MemoryCounter(BITS, coordinates={}, codes=columns, rows=len(codes))
     model = PrivHd(variant=variant, clique_cells=4)
     table = table_of(run(model, counter, domain=BITS, epsilon=SILENT))
-    found = {frozenset(clique) for clique in table.cliques}
-    assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= found
-    assert variant != "published" or len(found) == 3
+    cliques = {frozenset(clique) for clique in table.cliques}
+    assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= cliques
+    assert variant != "published" or len(cliques) == 3
 
 
 @every_variant

@@ -159,8 +159,8 @@ def test_the_first_node_is_the_smallest_that_holds_every_row(data, dimensions, m
     coordinate = st.integers(-(1 << 16), 1 << 16)
     corners = [sorted(data.draw(st.tuples(coordinate, coordinate))) for _ in range(dimensions)]
     bounds = np.array(corners, dtype=np.int64).T
-    found = node_around(bounds, most=most)
-    height, (position,) = int(found.heights[0]), found.positions(dimensions)
+    node = node_around(bounds, most=most)
+    height, (position,) = int(node.heights[0]), node.positions(dimensions)
     assert holds(bounds, height, position)
     assert height == most or not holds(bounds, height + 1, cell_of(bounds[0], height + 1))
 

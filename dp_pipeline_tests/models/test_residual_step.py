@@ -228,11 +228,11 @@ def test_centres_beside_moved_ones_go_as_far_as_these_tell() -> None:
     begun = np.array([[1.0], [4.0], [7.0]])
     centres = np.array([[1.0], [3.0], [5.0], [7.0]])
     # By weight 13.3 rows each, near enough alike: the middle of all is 4 before and after.
-    for kept in (0.5, 0.25, 1.0):
-        moved = 4 + kept * (begun - 4)
+    for share in (0.5, 0.25, 1.0):
+        moved = 4 + share * (begun - 4)
         (one,) = fill_up(moved, begun, centres, synopsis)[3:]
         nearest = np.argmin(np.abs(centres[0] - begun))
-        assert one == pytest.approx(moved[nearest] + kept * (centres[0] - begun[nearest]))
+        assert one == pytest.approx(moved[nearest] + share * (centres[0] - begun[nearest]))
 
 
 def test_too_few_moved_centres_go_half_of_the_way() -> None:

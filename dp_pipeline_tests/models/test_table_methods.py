@@ -414,9 +414,9 @@ def test_a_threshold_is_of_the_noise_of_persons_rows() -> None:
     model = ThresholdFilter(empty_cells=1)
     scale = run(model, (), domain=BITS, distance=3).draws[1].scale
     threshold = threshold_for(64, scale, empty_cells=1)
-    for answer, kept in ((threshold - 1, 0), (threshold, 64)):
+    for answer, cells in ((threshold - 1, 0), (threshold, 64)):
         done = run(model, (), domain=BITS, distance=3, noise=Constant(answer))
-        assert len(done.draws[1].answer) == kept
+        assert len(done.draws[1].answer) == cells
 
 
 def test_where_no_cell_is_kept_rows_are_anywhere() -> None:
