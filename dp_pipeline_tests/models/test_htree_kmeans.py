@@ -50,7 +50,7 @@ def kinds(done: Run) -> list[str]:
 def test_from_three_columns_on_a_share_is_kept_from_the_tree(d: int) -> None:
     done = fitted(d, epsilon=Fraction(1, 2))
     first, tree, *moving = (spend.epsilon for spend in done.spends)
-    assert (first, tree) == (Fraction(1, 10), Fraction(2, 5) - KEPT[d] / 2)
+    assert (first, tree) == ((1 - KEPT[d]) / 10, (1 - KEPT[d]) * 2 / 5)
     assert sum(moving) == KEPT[d] / 2
 
 

@@ -315,22 +315,23 @@ class HTreeKMeans(Clustering):
                 were, are counted with all of ε; nothing is spent on finding them
     smooth      whether those counts are combined with what the tree of before says of these leaves
 
-    A fifth of ε counts sixteen boxes, which show how strong the signal is. With three columns or
-    more and a strong one, a share φ = min(0.4, d/16) of ε is kept from the tree and moves all
-    centres (``move_by_residuals``). At a weaker one φ is 0 with fewer than five columns, or too few
-    rows to ask anything. Else an eighth of φε buys how far the rows are from the middle of all:
-    where that is little beside what the boxes say, as many centres are moved as have rows for it,
-    and the others are put beside moved ones, which no cost can rise by; if not, the leaves are
-    counted once more.
+    A fifth of (1 − φ)ε counts sixteen boxes, which show how strong the signal is. With three
+    columns or more and a strong one, the share φ = min(0.4, d/16) of ε is kept from the tree and
+    moves all centres (``move_by_residuals``). At a weaker one the tree gets it too, with fewer than
+    five columns or too few rows to ask anything. Else an eighth of φε buys how far the rows are
+    from the middle of all: where that is little beside what the boxes say, as many centres are
+    moved as have rows for it, and the others are put beside moved ones, which no cost can rise by;
+    if not, the leaves are counted once more.
 
-    *Proof.* Sixteen disjoint boxes cost ε/5, Δ1 = 1. φ is a function of their noisy counts, of ε,
-    k, d and the distance. One tree session at (4/5 − φ)ε on disjoint boxes: ``gate.trees`` proves
-    that the counts along every path below them cost exactly that. Which node is counted next, with
-    how many shares and how far below, is a function of earlier noisy counts and of the same numbers
-    (``grow``); no number of rows enters. What φε is used for is a function of noisy answers, and
-    its parts add up to it; leaves are disjoint, Δ1 = 1, and distances and residuals have their own
-    proofs. The centres that these are of depend on answers and measuring parameters alone.
-    Agreement between levels and k-means are post-processing. ∎
+    *Proof.* Sixteen disjoint boxes cost (1 − φ)ε/5, Δ1 = 1. Whether the tree gets φε is a function
+    of their noisy counts, of ε, k, d and the distance. One tree session on disjoint boxes takes
+    what is neither spent nor kept: ``gate.trees`` proves that the counts along every path below
+    them cost exactly that. Which node is counted next, with how many shares and how far below, is a
+    function of earlier noisy counts and of the same numbers (``grow``); no number of rows enters.
+    What φε is used for is a function of noisy answers, and its parts add up to it; leaves are
+    disjoint, Δ1 = 1, and distances and residuals have their own proofs. The centres that these are
+    of depend on answers and measuring parameters alone. Agreement between levels and k-means are
+    post-processing. ∎
 
     Source: our own; sharing ε along paths instead of levels, a budget that grows towards the
     leaves (Cormode, Procopiuc, Srivastava, Shen, Yu, ICDE 2012), inverse-variance
@@ -359,10 +360,11 @@ class HTreeKMeans(Clustering):
         columns = clustering_columns(self.columns, curator.domain)
         box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
         boxes = Prefixes.root().children(BITS_A_BLOCK)
-        counted = curator.measure_boxes(tree, boxes, epsilon=FIRST_SHARE * epsilon)
+        price = FIRST_SHARE * (1 - moving_share(len(columns))) * epsilon
+        counted = curator.measure_boxes(tree, boxes, epsilon=price)
         plan, budget = self._plan(curator, float(counted.table.sum()), len(columns), epsilon)
         noisy = first_boxes(tree, counted, is_coarse=plan.units < FEW_UNITS)
-        remaining = (1 - FIRST_SHARE) * epsilon - budget
+        remaining = epsilon - price - budget
         session = curator.open_tree(tree, epsilon=remaining, nodes=noisy.leaves[1])
         grown = grow(session, tree, noisy, plan, rate=float(remaining) / curator.distance)
         session.require_all_spent()
