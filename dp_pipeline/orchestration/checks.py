@@ -196,6 +196,8 @@ def spent_check(
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     cost_of_noise = replace(bundle, spends=tuple(proven)).spent
     own_claim = spec.currency.cost_of(guarantee.amount, guarantee.currency)
+    # What a refined release cost is in its own charge.
+    own_claim -= bundle.charged_in_all - bundle.charged
     claim = spec.charge_for(own_claim) if bundle.quality else own_claim
     is_rounded = any(spend.mechanism == EXPONENTIAL for spend in bundle.spends)
     least = claim * (1 - ROUNDED_UP) if is_rounded else claim

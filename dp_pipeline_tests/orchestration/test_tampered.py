@@ -382,7 +382,10 @@ def test_release_by_the_code_of_today_is_not_fitted_again(stored: Stored, monkey
         checks.release_checks(release, by_older_code(published))
 
 
-@pytest.mark.parametrize("settled", ["clustering", "table", "domain", "two windows"], indirect=True)
+SPENT_BY = ["clustering", "table", "domain", "two windows", "refinement"]
+
+
+@pytest.mark.parametrize("settled", SPENT_BY, indirect=True)
 def test_spend_that_was_not_drawn_is_seen(settled: Case):
     release, published = settled.release, settled.publish()
     first, *other_spends = published.bundle.spends
