@@ -44,7 +44,7 @@ BITS_CAP = 64
 Sizes = Sequence[int]
 
 
-def made(sizes, rows, epsilon, *, delta=None, model=None, codes=None, nullable=False) -> Run:
+def fit_valid(sizes, rows, epsilon, *, delta=None, model=None, codes=None, nullable=False) -> Run:
     """A valid release of so many dependent rows, or of these."""
     domain, model = domain_of(sizes, nullable=nullable), model or OneShot()
     counter = counter_of(domain, dependent_rows(sizes, rows) if codes is None else codes)
@@ -82,20 +82,20 @@ def hold_every_pair(tables: Sequence[tuple[str, ...]], sizes: Sizes) -> bool:
 @every_delta
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE, MANY], ids=["small", "bits", "wide", "many"])
 def test_at_a_tiny_epsilon_nothing_is_asked_about_pairs(sizes, delta):
-    done = made(sizes, 3000, "0.005", delta=delta, model=OneShot(clique_cells=BITS_CAP))
+    done = fit_valid(sizes, 3000, "0.005", delta=delta, model=OneShot(clique_cells=BITS_CAP))
     assert questions(done) == ["number"]
     assert hold_each_attribute_once(tables_of(done), sizes)
 
 
 def test_attributes_of_few_levels_are_packed() -> None:
-    bits, wide = (tables_of(made(sizes, 3000, "0.005")) for sizes in ((2,) * 6, WIDE))
+    bits, wide = (tables_of(fit_valid(sizes, 3000, "0.005")) for sizes in ((2,) * 6, WIDE))
     assert min(len(table) for table in bits) > 1
     assert {len(table) for table in wide} == {1}
 
 
 @every_delta
 def test_where_one_clique_holds_all_every_pair_is_measured(delta: Fraction | None) -> None:
-    done = made(SMALL, 3000, "5", delta=delta)
+    done = fit_valid(SMALL, 3000, "5", delta=delta)
     assert hold_every_pair(tables_of(done), SMALL)
     (clique,) = table_of(done).cliques
     assert set(clique) == {"x0", "x1", "x2"}
@@ -103,7 +103,7 @@ def test_where_one_clique_holds_all_every_pair_is_measured(delta: Fraction | Non
 
 @every_delta
 def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) -> None:
-    done = made(BITS, 3000, "50", delta=delta, model=OneShot(clique_cells=BITS_CAP))
+    done = fit_valid(BITS, 3000, "50", delta=delta, model=OneShot(clique_cells=BITS_CAP))
     assert questions(done) == ["number"]
     assert hold_every_pair(tables_of(done), BITS)
     assert max(one.table.size for one in table_of(done).measured) <= BITS_CAP
@@ -114,7 +114,7 @@ def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) ->
 
 @every_delta
 def test_tables_are_chosen_by_scores_and_earlier_one_ways(delta: Fraction | None) -> None:
-    done = made(WIDE, 20_000, "4", delta=delta)
+    done = fit_valid(WIDE, 20_000, "4", delta=delta)
     tables = tables_of(done)
     assert questions(done) == ["number", "scores"]
     assert tables[:8] == [(f"x{at}",) for at in range(8)]
@@ -158,7 +158,7 @@ def test_a_larger_reach_is_planned_with_like_fewer_rows(sizes, delta):
 
 def test_one_attribute_leaves_nothing_to_plan() -> None:
     assert planned((9,), "5").pairs == []
-    done = made((9,), 100, "5")
+    done = fit_valid((9,), 100, "5")
     assert (questions(done), choices(done), tables_of(done)) == (["number"], 0, [("x0",)])
 
 
@@ -197,7 +197,7 @@ def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
     follows = rng.random((9000, 24)) < mean
     codes = np.where(follows, one, rng.integers(0, 2, (9000, 24)))
     epsilon = "0.3" if delta is None else "0.1"
-    done = made((2,) * 24, 9000, epsilon, delta=delta, codes=codes)
+    done = fit_valid((2,) * 24, 9000, epsilon, delta=delta, codes=codes)
     assert "total" in questions(done)
     assert hold_every_pair(tables_of(done), (2,) * 24) == is_covered
 
@@ -208,8 +208,8 @@ def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
 def test_a_level_that_no_row_needs_changes_no_plan(sizes, epsilon, delta):
     """Noise is taken for missing values of one attribute at most; of two in one seed of 25."""
     codes, opened = dependent_rows(sizes, 20_000), [size + 1 for size in sizes]
-    closed = made(sizes, 20_000, epsilon, delta=delta, codes=codes)
-    open_ = made(opened, 20_000, epsilon, delta=delta, codes=codes, nullable=True)
+    closed = fit_valid(sizes, 20_000, epsilon, delta=delta, codes=codes)
+    open_ = fit_valid(opened, 20_000, epsilon, delta=delta, codes=codes, nullable=True)
     if "scores" not in questions(closed):
         assert tables_of(open_) == tables_of(closed)
     has_missing = (table_of(open_).codes == np.array(sizes)).any(axis=0)
@@ -222,7 +222,7 @@ def test_missing_values_that_are_many_stay(sizes: Sizes, delta: Fraction | None)
     codes = dependent_rows(sizes, 20_000)
     codes[np.random.default_rng(2).random(20_000) < 0.2, 3] = sizes[3]
     opened = [size + 1 for size in sizes]
-    table = table_of(made(opened, 20_000, "2", delta=delta, codes=codes, nullable=True))
+    table = table_of(fit_valid(opened, 20_000, "2", delta=delta, codes=codes, nullable=True))
     missing = (table.codes == np.array(sizes)).mean(axis=0)
     assert missing[3] == pytest.approx(0.2, abs=0.03)
     assert np.delete(missing, 3).max() < 0.03
@@ -250,7 +250,7 @@ def test_cliques_keep_to_the_cap_and_cells_to_the_plan(case, nullable, quality, 
     model = OneShot(clique_cells=cap, quality=quality)
     domain = domain_of(sizes, nullable=nullable)
     for epsilon in ("0.5", "20"):
-        done = made(sizes, 2000, epsilon, delta=delta, model=model, nullable=nullable)
+        done = fit_valid(sizes, 2000, epsilon, delta=delta, model=model, nullable=nullable)
         table = table_of(done)
         grouped = {name: one.size for name, one in table.groupings.items()}
         levels = dict(zip(domain.names, domain.shape(domain.names), strict=True)) | grouped
@@ -280,7 +280,7 @@ def test_views_by_either_noise_are_as_said_before(sizes, cap, concentrated):
 
 @pytest.mark.chain
 def test_best_plus_takes_rounds_where_not_every_pair_fits() -> None:
-    done = made(WIDE, 2000, "2", delta=DELTA, model=OneShot(quality="best_plus"))
+    done = fit_valid(WIDE, 2000, "2", delta=DELTA, model=OneShot(quality="best_plus"))
     assert "next table" in questions(done)
     domain, counter = domain_of(WIDE), counter_of(domain_of(WIDE), dependent_rows(WIDE, 2000))
     rounds = run(AimLike(), counter, epsilon=Fraction(2), domain=domain, delta=DELTA)
@@ -291,8 +291,8 @@ def test_best_plus_takes_rounds_where_not_every_pair_fits() -> None:
 @pytest.mark.parametrize(("sizes", "delta"), [(WIDE, None), (SMALL, DELTA), (BITS, DELTA)])
 def test_best_plus_is_best_where_every_pair_fits(sizes: Sizes, delta: Fraction | None) -> None:
     model = OneShot(clique_cells=400)
-    best = made(sizes, 500, "2", delta=delta, model=model)
-    plus = made(sizes, 500, "2", delta=delta, model=replace(model, quality="best_plus"))
+    best = fit_valid(sizes, 500, "2", delta=delta, model=model)
+    plus = fit_valid(sizes, 500, "2", delta=delta, model=replace(model, quality="best_plus"))
     assert plus.contents == best.contents
     assert plus.spends == best.spends
 

@@ -269,8 +269,8 @@ LOOKS = {
 a generation of a tree is one."""
 
 
-def looks(name: str) -> int:
-    """Of one fit with default parameters at ε = 1."""
+def scan_count(name: str) -> int:
+    """Return how often one fit with default parameters at ε = 1 scans the rows."""
     rows: MemoryCounter
     if name.endswith(("kmeans", "lloyd")):
         domain = space(3)
@@ -294,4 +294,4 @@ def looks(name: str) -> int:
 
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_release_looks_at_the_rows_a_few_times(name: str) -> None:
-    assert 1 <= looks(name) <= LOOKS[name]
+    assert 1 <= scan_count(name) <= LOOKS[name]

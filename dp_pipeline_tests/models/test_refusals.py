@@ -124,7 +124,7 @@ class NeedsDelta(Concentrated):
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def register_models(monkeypatch: pytest.MonkeyPatch) -> None:
     more: Mapping[str, type] = {"concentrated": Concentrated, "needs_delta": NeedsDelta}
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, **more})
 

@@ -60,7 +60,7 @@ def spec(rides: Project) -> DatasetSpec:
 
 
 @pytest.fixture
-def begun(rides: Project, spec: DatasetSpec) -> Path:
+def transcript(rides: Project, spec: DatasetSpec) -> Path:
     """The transcript of a release of these rides that was stopped after two answers."""
     with stopped(2):
         rides.publish(spec)

@@ -169,7 +169,7 @@ def test_method_that_breaks_its_promise_is_seen(project: Project, spec: DatasetS
         return recode(rows, careless, seed=seed)
 
     monkeypatch.setattr(type(release.method), "recode", break_promise)
-    with pytest.raises(BoundaryViolation, match="must give a table that is k-anonymous as"):
+    with pytest.raises(BoundaryViolation, match="k-anonymous as declared, but it did not: nothing"):
         publish(release)
     assert not list(project.home.released.rglob("*.json"))
 

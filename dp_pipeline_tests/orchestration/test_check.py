@@ -178,8 +178,10 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
     assert rides.files() == other_files
 
 
-def test_run_sweeps_what_a_killed_one_left_of_it(rides: Project, spec: DatasetSpec, begun: Path):
-    leftover = begun.parent / ".bundle-1.abcdefgh.tmp"
+def test_run_sweeps_what_a_killed_one_left_of_it(
+    rides: Project, spec: DatasetSpec, transcript: Path
+):
+    leftover = transcript.parent / ".bundle-1.abcdefgh.tmp"
     leftover.mkdir()
     before = time.time() - 3600
     os.utime(leftover, (before, before))
@@ -195,19 +197,21 @@ def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
     assert note.remedy == "dp-pipeline run rides --snapshot half"
 
 
-def test_unfinished_release_is_named_with_command(rides: Project, spec: DatasetSpec, begun: Path):
-    torn = begun.read_bytes() + b'{"chain'
-    begun.write_bytes(torn)
+def test_unfinished_release_is_named_with_command(
+    rides: Project, spec: DatasetSpec, transcript: Path
+):
+    torn = transcript.read_bytes() + b'{"chain'
+    transcript.write_bytes(torn)
     (fault,) = faults(rides)
     assert fault.text.startswith("rides/dpqt_kmeans at ε=0.5, key ")
     assert fault.text.endswith(": the release is charged and not finished")
     assert fault.remedy == "dp-pipeline run rides --model dpqt_kmeans --epsilon 0.5"
-    assert begun.read_bytes() == torn
+    assert transcript.read_bytes() == torn
     rides.publish(spec)
     assert not faults(rides)
 
 
-@pytest.mark.usefixtures("spec", "begun")
+@pytest.mark.usefixtures("spec", "transcript")
 def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     (key,) = rides.ledger.unfinished()
     with rides.ledger._book.store.holding(key):
@@ -224,17 +228,17 @@ def test_somebody_who_is_at_work_is_left_alone(rides: Project):
     ],
 )
 def test_release_that_no_run_can_finish_is_named(
-    changes: dict[str, str], words: str, rides: Project, begun: Path
+    changes: dict[str, str], words: str, rides: Project, transcript: Path
 ):
     models = {"dpqt_kmeans": {**RIDES["models"]["dpqt_kmeans"], **changes}}
     rides.declare("rides", RIDES, models=models)
     if not changes:
-        begun.unlink()
+        transcript.unlink()
     (fault,) = faults(rides)
     assert words in fault.text
 
 
-@pytest.mark.usefixtures("begun")
+@pytest.mark.usefixtures("transcript")
 def test_unfinished_release_of_other_questions_is_named(rides: Project, monkeypatch):
     monkeypatch.setattr(charge, "DIGEST_VERSION", charge.DIGEST_VERSION + 1)
     (fault,) = faults(rides)

@@ -79,7 +79,7 @@ class Counted(Model):
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch) -> None:
+def register_models(monkeypatch) -> None:
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
 
 

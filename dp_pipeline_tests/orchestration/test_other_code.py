@@ -37,13 +37,15 @@ def other_answers() -> Iterator[None]:
         yield
 
 
-def test_reworded_questions_take_stored_answers(rides: Project, spec: DatasetSpec, begun: Path):
-    stored, spent = begun.read_bytes(), rides.spent(spec)
+def test_reworded_questions_take_stored_answers(
+    rides: Project, spec: DatasetSpec, transcript: Path
+):
+    stored, spent = transcript.read_bytes(), rides.spent(spec)
     with reworded():
         finished = rides.publish(spec)
     assert (finished.state, finished.nano) == ("resumed", 0)
-    assert begun.read_bytes().startswith(stored)
-    assert b"in other words" in begun.read_bytes()
+    assert transcript.read_bytes().startswith(stored)
+    assert b"in other words" in transcript.read_bytes()
     assert rides.spent(spec) == spent
     assert "dead" not in [entry.event for entry in rides.ledger.entries()]
 
@@ -66,8 +68,10 @@ def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, sp
     assert (again.state, again.bundle.to_json()) == ("replayed", settled_text)
 
 
-def test_release_of_other_questions_stays_alive(rides: Project, spec: DatasetSpec, begun: Path):
-    stored, spent = begun.read_bytes(), rides.spent(spec)
+def test_release_of_other_questions_stays_alive(
+    rides: Project, spec: DatasetSpec, transcript: Path
+):
+    stored, spent = transcript.read_bytes(), rides.spent(spec)
     key = events_key(rides, spec)
     words = "rides/dpqt_kmeans at ε=0.5: the next stored answer of the transcript is to '"
     # A new draw does not give up what it cannot finish.
@@ -79,7 +83,7 @@ def test_release_of_other_questions_stays_alive(rides: Project, spec: DatasetSpe
         assert f"finish it with {releasing.code_version()}, or give it up by" in line
         assert f"budget give-up {key[:12]} " in line
         assert "\n" not in line
-        assert begun.read_bytes() == stored
+        assert transcript.read_bytes() == stored
     assert rides.ledger.state(key) == "interrupted"
     assert rides.publish(spec).state == "resumed"
     assert rides.spent(spec) == spent
@@ -89,14 +93,14 @@ def events_key(project: Project, spec: DatasetSpec) -> str:
     return next(str(entry.key) for entry in project.ledger.entries(spec.population) if entry.key)
 
 
-def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, begun: Path):
+def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, transcript: Path):
     key, spent = events_key(rides, spec), rides.spent(spec)
     entry = give_up(rides.home, key[:12], reason="begun by other code", by="ana")
     assert entry.what == "rides/dpqt_kmeans at ε=0.5"
     assert rides.spent(spec) == spent
     last = rides.ledger.entries(spec.population)[-1]
     assert (last.event, last.facts) == ("dead", {"reason": "given up by ana: begun by other code"})
-    assert begun.is_file()
+    assert transcript.is_file()
     assert list(rides.home.answer_counts.iterdir()) == []
     ended = r"it was given up by ana: begun by other code, and its ε is spent: pay for a new"
     with pytest.raises(DeadRelease, match=ended):
@@ -107,7 +111,9 @@ def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, b
     rides.ledger.verify()
 
 
-def test_only_an_unfinished_release_is_given_up(rides: Project, spec: DatasetSpec, begun: Path):
+def test_only_an_unfinished_release_is_given_up(
+    rides: Project, spec: DatasetSpec, transcript: Path
+):
     key = events_key(rides, spec)
 
     def refuse(given: str, words: str, reason: str = "old") -> None:
@@ -121,7 +127,7 @@ def test_only_an_unfinished_release_is_given_up(rides: Project, spec: DatasetSpe
     refuse(key, "reason", " ")
     rides.publish(spec)
     refuse(key, "no unfinished release has such a key")
-    assert begun.is_file()
+    assert transcript.is_file()
     assert "dead" not in [entry.event for entry in rides.ledger.entries()]
 
 
@@ -139,14 +145,16 @@ def test_digits_that_begin_two_keys_give_neither_up(tmp_path: Path, monkeypatch)
     assert home.ledger.unfinished() == ("ab" * 8 + "02",)
 
 
-def test_transcript_of_other_format_ends_nothing(rides: Project, spec: DatasetSpec, begun: Path):
-    stored = begun.read_bytes()
+def test_transcript_of_other_format_ends_nothing(
+    rides: Project, spec: DatasetSpec, transcript: Path
+):
+    stored = transcript.read_bytes()
     newer = json.loads(stored.splitlines()[0])
     newer["record"] = {"format": 7, "sealed": "otherwise"}
-    begun.write_bytes(json.dumps(newer).encode() + b"\n\x00" + stored)
+    transcript.write_bytes(json.dumps(newer).encode() + b"\n\x00" + stored)
     for _ in range(2):
         with pytest.raises(UnknownFormat, match="expected format 1, got 7: use the dp_pipeline"):
             rides.publish(spec)
     assert rides.ledger.state(events_key(rides, spec)) == "interrupted"
-    begun.write_bytes(stored)
+    transcript.write_bytes(stored)
     assert rides.publish(spec).state == "resumed"

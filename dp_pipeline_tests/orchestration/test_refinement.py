@@ -36,10 +36,10 @@ def spec(project: Project) -> DatasetSpec:
 
 @pytest.fixture
 def drawn(project: Project, spec: DatasetSpec) -> Refine:
-    return lambda *of, **named: publish(asked(project, spec, *of, **named))
+    return lambda *of, **named: publish(release_at(project, spec, *of, **named))
 
 
-def asked(
+def release_at(
     project: Project,
     spec: DatasetSpec,
     epsilon: str,
@@ -63,7 +63,7 @@ def test_sweep_costs_its_largest(model: str, drawn: Refine, project: Project, sp
 
 
 def test_what_it_refines_must_be_as_settled(drawn: Refine, project: Project, spec: DatasetSpec):
-    first = asked(project, spec, "0.2")
+    first = release_at(project, spec, "0.2")
     publish(first)
     transcript = first.store.transcript_path(first.key(project.snapshot(spec)))
     lines = transcript.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -77,7 +77,7 @@ def test_what_it_refines_must_be_as_settled(drawn: Refine, project: Project, spe
 def test_two_refinements_at_once_are_one_charge(drawn: Refine, project: Project, spec: DatasetSpec):
     """Whoever comes second finds the key taken, though nothing was charged when it looked."""
     drawn("0.2")
-    slow, snapshot = asked(project, spec, "1", "0.2"), project.snapshot(spec)
+    slow, snapshot = release_at(project, spec, "1", "0.2"), project.snapshot(spec)
     key = slow.key(snapshot)
     resolved = slow.resolve(key)
     drawn("0.5", "0.2")
@@ -98,8 +98,8 @@ def test_release_is_refined_once_whoever_was_first(
     else:
         method = getattr(EpsilonRelease, moment)
 
-        def interleaved(release: EpsilonRelease, *asked: object, **named: object) -> object:
-            result = method(release, *asked, **named)
+        def interleaved(release: EpsilonRelease, *release_at: object, **named: object) -> object:
+            result = method(release, *release_at, **named)
             if release.refine is not None:
                 monkeypatch.undo()
                 drawn("0.5", "0.2")
@@ -114,7 +114,7 @@ def test_release_is_refined_once_whoever_was_first(
 
 
 def interrupted(project: Project, spec: DatasetSpec, *, after: int) -> EpsilonRelease:
-    release = asked(project, spec, "0.5", "0.2")
+    release = release_at(project, spec, "0.5", "0.2")
     with stopped(after):
         publish(release)
     return release
@@ -146,16 +146,16 @@ def test_refinement_given_up_is_not_replaced(drawn: Refine, project: Project, sp
 
 def test_an_unfinished_release_is_not_refined(project: Project, spec: DatasetSpec):
     with stopped(0):
-        publish(asked(project, spec, "0.2"))
+        publish(release_at(project, spec, "0.2"))
     with pytest.raises(DeclarationError, match="only a finished release can be refined"):
-        publish(asked(project, spec, "0.5", "0.2"))
+        publish(release_at(project, spec, "0.5", "0.2"))
     assert project.spent(spec) == Fraction("0.2")
 
 
 def test_other_rows_are_not_what_it_refines(drawn: Refine, project: Project, spec: DatasetSpec):
     """The noise that belongs to other rows would be taken for that of these."""
     drawn("0.2")
-    release = asked(project, spec, "0.5", "0.2")
+    release = release_at(project, spec, "0.5", "0.2")
     snapshot = project.snapshot(spec)
     other_drawing = release.open(release.resolve(release.key(snapshot)), snapshot)
     vars(other_drawing.counter)["fingerprint"] = "another"
@@ -194,10 +194,10 @@ def test_in_rho_a_sweep_costs_its_largest_rho(project: Project):
     spec = project.declare("homes", HOMES, **LEVELS, delta="1e-9")
     project.prepare(spec)
     steps = [
-        publish(asked(project, spec, *levels, model="one_shot"))
+        publish(release_at(project, spec, *levels, model="one_shot"))
         for levels in (("0.2",), ("0.5", "0.2"), ("1", "0.5"))
     ]
-    rho = asked(project, spec, "1", model="one_shot").guarantee.amount
+    rho = release_at(project, spec, "1", model="one_shot").guarantee.amount
     assert project.spent(spec) == rho
     assert sum(step.nano for step in steps) == rho * 10**9
 

@@ -36,7 +36,7 @@ def assets_of(request: dg.RunRequest) -> list[str]:
     return ["/".join(key.path[1:]) for key in request.asset_selection or []]
 
 
-def asked(project: Project, spec: DatasetSpec) -> list[list[str]]:
+def requested_assets(project: Project, spec: DatasetSpec) -> list[list[str]]:
     return [assets_of(request) for request in tick(project, spec)]
 
 
@@ -53,16 +53,16 @@ def waiting(project: Project, spec: DatasetSpec) -> Iterator[None]:
 
 
 def test_backfill_renews_report_once_when_its_last_run_is_over(rides: Project, spec: DatasetSpec):
-    assert asked(rides, spec) == []
+    assert requested_assets(rides, spec) == []
     released(rides, spec, "0.1")
     with waiting(rides, spec):
-        assert asked(rides, spec) == []
+        assert requested_assets(rides, spec) == []
     released(rides, spec, "0.5")
-    assert asked(rides, spec) == [["comparison", "budget"]]
+    assert requested_assets(rides, spec) == [["comparison", "budget"]]
     (request,) = tick(rides, spec)
-    rides.launch(spec, *asked(rides, spec)[0])
+    rides.launch(spec, *requested_assets(rides, spec)[0])
     assert "ε=0.5" in report_path(rides.request(spec)).read_text(encoding="utf-8")
-    assert asked(rides, spec) == []
+    assert requested_assets(rides, spec) == []
     rides.launch(spec, "dpqt_kmeans", partition="0.1")
     (again,) = tick(rides, spec)
     assert again.run_key != request.run_key
@@ -98,18 +98,18 @@ def test_long_backfill_renews_report_once_an_hour(rides: Project, spec: DatasetS
     rides.launch(spec, "comparison", "budget")
     released(rides, spec, "0.5")
     with waiting(rides, spec):
-        assert asked(rides, spec) == []
+        assert requested_assets(rides, spec) == []
         monkeypatch.setattr(renewal, "MAX_REPORT_AGE", 0.0)
-        assert asked(rides, spec) == [["comparison", "budget"]]
+        assert requested_assets(rides, spec) == [["comparison", "budget"]]
 
 
 def test_runs_of_another_data_set_are_not_waited_for(rides: Project, spec: DatasetSpec):
     released(rides, spec, "0.1")
     with waiting(rides, rides.declare("walks", RIDES)):
-        assert asked(rides, spec) == [["comparison", "budget"]]
+        assert requested_assets(rides, spec) == [["comparison", "budget"]]
     # What the command runs leaves nothing to renew.
     rides.run(spec)
-    assert asked(rides, spec) == []
+    assert requested_assets(rides, spec) == []
 
 
 def test_report_with_epsilon_reports_of_k_anonymous_releases_too(project: Project):

@@ -46,7 +46,7 @@ class Sensor:
         return tick_data.run_requests[0] if tick_data.run_requests else tick_data.skip_message or ""
 
 
-def asked(answer: dg.RunRequest | str) -> dg.RunRequest:
+def run_request(answer: dg.RunRequest | str) -> dg.RunRequest:
     assert isinstance(answer, dg.RunRequest), answer
     return answer
 
@@ -89,7 +89,7 @@ def test_a_sensor_is_off_and_looks_once_a_minute_at_most(spec: DatasetSpec):
 
 def test_first_look_opens_first_snapshot_named_by_day(sensor: Sensor):
     before = datetime.now(UTC).date()
-    request = asked(sensor.tick())
+    request = run_request(sensor.tick())
     days = {before, datetime.now(UTC).date()}
     assert name_of(request) in {day.isoformat() for day in days}, "two days around midnight"
     assert request.partition_key == "0.5"
@@ -100,10 +100,10 @@ def test_first_look_opens_first_snapshot_named_by_day(sensor: Sensor):
 def test_new_bytes_are_a_snapshot_and_published(
     project: Project, spec: DatasetSpec, sensor: Sensor
 ):
-    first = asked(sensor.tick())
+    first = run_request(sensor.tick())
     assert launched(project, spec, first, "plants_new_snapshot")
     project.write_rows("plants.csv", OTHER)
-    second = asked(sensor.tick())
+    second = run_request(sensor.tick())
     assert name_of(second) == f"{name_of(first)}-2"
     assert second.run_key != first.run_key
     assert launched(project, spec, second, "plants_new_snapshot")
@@ -116,7 +116,7 @@ def test_rows_that_come_back_are_new_once_more(project: Project, sensor: Sensor)
     old = source.read_bytes()
     for content in (old, b"height,width,colour\n", old, b"height,width,colour\n"):
         source.write_bytes(content)
-        keys.append(asked(sensor.tick()).run_key)
+        keys.append(run_request(sensor.tick()).run_key)
         # Equal bytes are nothing new, whenever they are written.
         source.write_bytes(content)
         os.utime(source, (2_000_000_000, 2_000_000_000))
@@ -125,8 +125,8 @@ def test_rows_that_come_back_are_new_once_more(project: Project, sensor: Sensor)
 
 
 def test_crash_between_run_and_cursor_requests_same_run_again(sensor: Sensor):
-    first = asked(sensor.tick(forget=True))
-    assert asked(sensor.tick()).run_key == first.run_key
+    first = run_request(sensor.tick(forget=True))
+    assert run_request(sensor.tick()).run_key == first.run_key
 
 
 def test_sensor_turned_on_later_sees_what_was_written(project: Project, spec: DatasetSpec):
@@ -135,7 +135,7 @@ def test_sensor_turned_on_later_sees_what_was_written(project: Project, spec: Da
     assert project.launch(spec, "ingested").success
     assert "same bytes" in str(Sensor(project, spec).tick())
     os.utime(source, (4_000_000_000, 4_000_000_000))
-    asked(Sensor(project, spec).tick())
+    run_request(Sensor(project, spec).tick())
 
 
 def test_source_missing_or_half_is_waited_for(project: Project, sensor: Sensor, monkeypatch):
@@ -151,7 +151,7 @@ def test_source_missing_or_half_is_waited_for(project: Project, sensor: Sensor, 
     with monkeypatch.context() as patch:
         patch.setattr(source_stamps.hashlib, "file_digest", slow)
         assert "being written" in str(sensor.tick())
-    asked(sensor.tick())
+    run_request(sensor.tick())
 
 
 def test_bytes_are_hashed_once_for_each_stamp(sensor: Sensor, monkeypatch):
@@ -175,12 +175,12 @@ def test_changes_beyond_the_ceiling_are_refused_and_remembered(rides: Project):
     rides.ledger.raise_ceiling("riders", total=four, per_month=None, reason="a new year", by="ana")
     later = Sensor(rides, rides.declare("rides", RIDES, **PUBLIC, ceiling={"total": "4"}))
     later.cursor = sensor.cursor
-    asked(later.tick())
+    run_request(later.tick())
 
 
 def test_data_set_without_publication_is_only_prepared(project: Project):
     spec = project.declare("plants", PLANTS, publish=None)
-    request = asked(Sensor(project, spec).tick())
+    request = run_request(Sensor(project, spec).tick())
     assert request.partition_key is None
     assert launched(project, spec, request, "plants_prepare")
     assert project.spent(spec) == 0
@@ -189,7 +189,7 @@ def test_data_set_without_publication_is_only_prepared(project: Project):
 @pytest.mark.parametrize("cursor", ["", "tomorrow", "[1]", '{"stamp": "x", "colour": "red"}'])
 def test_a_cursor_that_somebody_wrote_over_is_an_empty_memory(cursor: str, sensor: Sensor):
     sensor.cursor = cursor
-    asked(sensor.tick())
+    run_request(sensor.tick())
 
 
 def test_a_url_is_new_when_another_hash_is_declared(project: Project):
@@ -199,6 +199,6 @@ def test_a_url_is_new_when_another_hash_is_declared(project: Project):
         spec = project.declare("plants", PLANTS, source={"kind": "csv", **source})
         sensor = Sensor(project, spec)
         sensor.cursor = cursor
-        asked(sensor.tick())
+        run_request(sensor.tick())
         assert "same bytes" in str(sensor.tick())
         cursor = sensor.cursor

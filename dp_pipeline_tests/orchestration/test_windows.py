@@ -427,12 +427,12 @@ def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
 
 @pytest.mark.parametrize(("other", "added"), [((0, 0, 1), True), ((0, 1, 1), False)])
 def test_weeks_of_other_groups_add_up_single_attributes_alone(other: tuple[int, ...], added: bool):
-    def known(groups: tuple[int, ...]) -> EarlierTables:
+    def tables_in_groups(groups: tuple[int, ...]) -> EarlierTables:
         alone = believed(("x",), np.array([5, 6, 7]), 2.0)
         pair = believed(("x", "y"), np.array([[1, 2], [3, 4]]), 2.0)
         return EarlierTables((alone, pair), {"x": Grouping(groups)})
 
-    both = [known((0, 0, 1)), known(other)]
+    both = [tables_in_groups((0, 0, 1)), tables_in_groups(other)]
     single, pair = (sum_marginals(both, names) for names in (("x",), ("x", "y")))
     assert single.table.tolist() == [10, 12, 14]
     assert float(single.variance) == pytest.approx(4)

@@ -188,12 +188,12 @@ def test_stored_batches_answer_like_all_rows_together(tmp_path, protection, many
     assert (len(list(stored._parts())) > 1) == (many > 7)
     asked = Prefixes.root().children(8), 8
 
-    def looks(counter):
+    def counted_answers(counter):
         inside = counter.within("x", Coordinate(0.0, 4.0)).children(column_tree("x"), [asked])
         sealed = [counter.magnitudes("x", EDGES), counter.texts("word", (1000, 707)), *inside]
         return [each.open_at_the_gate().tolist() for each in sealed]
 
-    assert looks(stored) == looks(whole) == looks(stored)
+    assert counted_answers(stored) == counted_answers(whole) == counted_answers(stored)
 
 
 def test_coordinates_are_those_that_preparation_makes(tmp_path):

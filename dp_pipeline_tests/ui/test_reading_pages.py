@@ -92,7 +92,7 @@ def script() -> str:
 def test_axe_finds_nothing_serious_on_any_page(
     browser: Browser, script: str, tmp_path: Path, made: Callable[[Path], Path]
 ):
-    assert found_in(browser, script, made(tmp_path)) == []
+    assert violations_on(browser, script, made(tmp_path)) == []
 
 
 def test_axe_finds_nothing_in_data_docs_but_tabs(browser: Browser, script: str, tmp_path: Path):
@@ -100,8 +100,9 @@ def test_axe_finds_nothing_in_data_docs_but_tabs(browser: Browser, script: str, 
     folder = write_data_docs(spec, ingested(tmp_path, {"age": ["5", "200"]}))
     pages = [page for page in folder.rglob("*.html") if page != folder / INDEX]
     assert len(pages) == 4, "two suites, and what came of each"
-    assert [one for page in pages for one in found_in(browser, script, page)] == []
-    assert {one.split(": ")[1].split()[0] for one in found_in(browser, script, folder / INDEX)} == {
+    assert [one for page in pages for one in violations_on(browser, script, page)] == []
+    in_index = violations_on(browser, script, folder / INDEX)
+    assert {violation.split(": ")[1].split()[0] for violation in in_index} == {
         "aria-required-children", "aria-required-parent", "listitem",
     }  # fmt: skip
 
@@ -109,7 +110,7 @@ def test_axe_finds_nothing_in_data_docs_but_tabs(browser: Browser, script: str, 
 def test_what_axe_finds_is_told(browser: Browser, script: str, tmp_path: Path):
     page = tmp_path / "bad.html"
     page.write_text("<!doctype html><title>t</title><img src='data:,'><p style='width:2000px'>x")
-    found = found_in(browser, script, page)
+    found = violations_on(browser, script, page)
     assert any("image-alt" in one for one in found)
     assert any("wider than the window" in one for one in found)
 
@@ -146,7 +147,7 @@ def _of_npm() -> list[Path]:
     return [Path(asked.stdout.strip())] if asked.returncode == 0 else []
 
 
-def found_in(browser: Browser, script: str, page: Path) -> list[str]:
+def violations_on(browser: Browser, script: str, page: Path) -> list[str]:
     """What axe calls serious or critical, or too wide, at both widths and in both colours."""
     found = []
     for scheme in SCHEMES:
