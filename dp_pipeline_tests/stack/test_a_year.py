@@ -147,8 +147,8 @@ def require_year_added_up(project: Project, spec: DatasetSpec) -> None:
     """
     releases = [asked.at("0.1")[0] for asked in week_options(project, spec, *WEEKS)]
     sums = {one.attributes[0]: one for one in roll_up(releases)}  # type: ignore[arg-type]
-    # A table of n cells has a share of epsilon in proportion to the root of n.
-    roots = {"x": 4**0.5, "y": 2**0.5, "kind": 2**0.5}
+    # A table of n cells, with that of missing values, has a share of epsilon in proportion to √n.
+    roots = {attribute.name: attribute.size**0.5 for attribute in spec.domain}
     assert set(sums) == set(roots)
     for name, one in sums.items():
         share = roots[name] / sum(roots.values())
