@@ -19,8 +19,8 @@ _WITH = rf"(?:{_PART}(?P<any_part>.+?))?"
 _FORMS = {
     "count": rf"count{_WHERE}{_WITH}",
     "share": rf"share(?= where |{_PART}){_WHERE}{_WITH}(?: among (?P<among>.+))?",
-    "mean": rf"mean (?P<column>{_NAME})(?: by (?P<by>{_NAME}))?{_WHERE}",
-    "quantile": rf"quantile (?P<probability>[0-9.]+) of (?P<column>{_NAME}){_WHERE}",
+    "mean": rf"mean (?P<column>{_NAME})(?: by (?P<by>{_NAME}))?{_WHERE}{_WITH}",
+    "quantile": rf"quantile (?P<probability>[0-9.]+) of (?P<column>{_NAME}){_WHERE}{_WITH}",
     "table": rf"table (?P<columns>{_NAME}(?:,? {_NAME})*)",
     "sizes": "sizes",
 }

@@ -234,6 +234,38 @@ class OpenUnits(OpenTable):
             return super().share(where, among=among, of=of, level=level)
         return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)
 
+    def mean(
+        self,
+        column: str,
+        *,
+        where: str = "",
+        any_part: str = "",
+        by: str = "",
+        of: Of = "table",
+        level: float = 0.95,
+    ) -> Estimate | dict[str, Estimate]:
+        """Return the estimated mean of a numeric column of units, as ``OpenTable.mean`` does.
+
+        DeclarationError for ``any_part``, which ``count`` and ``share`` take."""
+        _require_no_part("mean", any_part)
+        return super().mean(column, where=where, by=by, of=of, level=level)
+
+    def quantile(
+        self,
+        column: str,
+        probability: float,
+        *,
+        where: str = "",
+        any_part: str = "",
+        of: Of = "table",
+        level: float = 0.95,
+    ) -> Estimate:
+        """Return the estimated quantile of a numeric column of units.
+
+        DeclarationError for ``any_part``, which ``count`` and ``share`` take."""
+        _require_no_part("quantile", any_part)
+        return super().quantile(column, probability, where=where, of=of, level=level)
+
     def _with_a_part(
         self, where: str, among: str, any_part: str, *, of: Of, level: float, is_share: bool = False
     ) -> Estimate:
@@ -317,6 +349,15 @@ class OpenUnits(OpenTable):
         number = number * np.isin(size, self._sizes[in_units])
         counts = number * table.counts[:, is_counted].sum(axis=1)
         return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
+
+
+def _require_no_part(method: str, any_part: str) -> None:
+    if any_part:
+        raise DeclarationError(
+            f"A {method} takes a condition on units in `where`, not one on their parts in "
+            "`any_part` (`with a part where`): leave it out, use `count` or `share` with it, or "
+            f"ask `parts.{method}` (`--parts`) about parts"
+        )
 
 
 def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:

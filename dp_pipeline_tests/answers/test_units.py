@@ -205,6 +205,14 @@ def test_a_condition_about_parts_is_none_about_units() -> None:
         exact().count("region == 0 and age == 1")
 
 
+@pytest.mark.parametrize("question", ["mean size", "quantile 0.5 of size where region < 2"])
+def test_a_mean_and_a_quantile_take_no_condition_about_parts(question: str) -> None:
+    method = question.partition(" ")[0]
+    fault = rf"A {method} takes a condition on units in `where`, .*: .* `parts.{method}` "
+    with pytest.raises(DeclarationError, match=fault):
+        lines_of(exact(), f"{question} with a part where age == 0")
+
+
 @pytest.mark.parametrize(
     ("question", "of_parts"), [("count", True), ("count with a part where a = 1", False)]
 )
