@@ -27,7 +27,7 @@ from dp_pipeline.metrics.clustering import nearest_centres, nicv
 from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import EstimatedDistance, distances_of_table, estimated_distances
-from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared, stored_object
 from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.threads import one_thread
@@ -174,10 +174,11 @@ def reference_centres(
     algorithm = [STARTED_ROWS, ROUNDS, MAX_REFINED_ROWS]
     inputs = json.dumps([columns, k, spec.digest, rows, algorithm])
     path = snapshot.folder / "kmeans" / f"{hashlib.sha256(inputs.encode()).hexdigest()[:32]}.json"
-    if not path.is_file():
-        centres = reference_kmeans(points, k)
-        write_private(path, json.dumps({"centres": centres.tolist()}).encode())
-    return np.array(json.loads(path.read_text())["centres"], dtype=np.float64)
+    stored = stored_object(path) if path.is_file() else None
+    if stored is None:
+        stored = {"centres": reference_kmeans(points, k).tolist()}
+        write_private(path, json.dumps(stored).encode())
+    return np.array(stored["centres"], dtype=np.float64)
 
 
 @one_thread(with_sklearn=True)
@@ -285,7 +286,7 @@ def custodian_facts(
             f"{name!r}: report this fault"
         )
     path = snapshot.folder / "custodian" / f"{name}.json"
-    stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    stored = (stored_object(path) if path.is_file() else None) or {}
     if stored.get("seal") != _seal(snapshot, name, stored.get("facts", {})):
         facts = dict(compute())
         stored = {"facts": facts, "seal": _seal(snapshot, name, facts)}

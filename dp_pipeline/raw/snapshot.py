@@ -82,6 +82,15 @@ def new_snapshot_hint(dataset: str, window: str = "") -> str:
     return f"`dp-pipeline run {dataset}{option} --snapshot NAME`"
 
 
+def stored_object(path: Path) -> dict[str, Any] | None:
+    """Return the JSON object in a file of a snapshot; None if the file holds something else."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    return stored if isinstance(stored, dict) else None
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """A snapshot of rows, as a folder in the raw store.
@@ -188,7 +197,7 @@ class Snapshot:
 
     def _stored_manifest(self) -> dict[str, Any]:
         try:
-            stored = json.loads((self.folder / MANIFEST).read_text())
+            stored = stored_object(self.folder / MANIFEST)
         except FileNotFoundError:
             raise NotPrepared(
                 f"{self!r}: the snapshot is not ingested: "
@@ -197,9 +206,7 @@ class Snapshot:
         except OSError as error:
             line = system_line(error, self.folder / MANIFEST)
             raise Damaged(f"{self!r}: the manifest {line}") from None
-        except ValueError:
-            stored = None
-        if not isinstance(stored, dict):
+        if stored is None:
             raise Damaged(
                 f"{self!r}: the manifest {self.folder / MANIFEST} is not JSON of facts: restore it "
                 "from a backup, or name a new snapshot: "

@@ -5,11 +5,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.files import write_private
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.ingest import ingested_batches
-from dp_pipeline.raw.snapshot import Snapshot, mark_validated, new_snapshot_hint
+from dp_pipeline.raw.snapshot import (
+    Snapshot,
+    mark_validated,
+    new_snapshot_hint,
+    stored_object,
+)
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,17 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 _SHARES = "failed_shares.json"
 
 
-def failed_checks(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
-    """Return each name with its exact share of passing rows, if stored, for the custodian alone."""
+def failed_checks(spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
+    """Return each name with its exact share of passing rows, if stored, for the custodian alone.
+
+    Damaged if the stored shares cannot be read."""
     path = snapshot.folder / _SHARES
-    shares = json.loads(path.read_text()) if path.is_file() else {}
+    shares = stored_object(path) if path.is_file() else {}
+    if shares is None or not all(isinstance(share, int | float) for share in shares.values()):
+        raise Damaged(
+            f"{path} must hold a JSON object with the share of each failed check, but it does not: "
+            f"check the rows in a new snapshot: {new_snapshot_hint(spec.name, spec.window)}"
+        )
     return tuple(
         f"{name} ({100 * shares[name]:.4f} % are so)" if name in shares else name for name in names
     )

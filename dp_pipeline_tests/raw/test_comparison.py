@@ -49,9 +49,11 @@ def test_kmeans_centres_are_computed_once_and_private(spec, tmp_path, monkeypatc
     snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     centres = np.array([[1.0, 0.0], [15.0, 0.0]])
     first = clustering_quality(spec, snapshot, XY, centres)
+    (file,) = (snapshot.folder / "kmeans").iterdir()
+    file.write_bytes(b"{")
+    assert clustering_quality(spec, snapshot, XY, centres) == first, "they are computed again"
     monkeypatch.setattr(evaluate, "reference_kmeans", None)
     assert clustering_quality(spec, snapshot, XY, centres) == first
-    (file,) = (snapshot.folder / "kmeans").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     with pytest.raises(TypeError):  # another k has other centres
         clustering_quality(spec, snapshot, XY, centres[:1])
@@ -186,5 +188,7 @@ def test_exact_facts_are_computed_once_for_one_population(spec, tmp_path):
     snapshot = prepared_snapshot(spec, tmp_path, FOUR)
     custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
     assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
+    (snapshot.folder / "custodian" / "of-one-bundle.json").write_bytes(b"{")
+    assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
     other = Snapshot(snapshot.folder, b"another population's key")
     assert custodian_facts(other, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 2.5}

@@ -6,11 +6,11 @@ import sys
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.config.errors import NotPrepared, PipelineError
+from dp_pipeline.config.errors import Damaged, NotPrepared, PipelineError
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.snapshot import require_validated
-from dp_pipeline.raw.validate import Verdict, refusal, validate
+from dp_pipeline.raw.validate import Verdict, failed_checks, refusal, validate
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 AGE_AND_SEX = "{age: {bounds: [0, 100]}, sex: {levels: [f, m]}}"
@@ -160,6 +160,17 @@ def test_failed_rows_of_release_data_leave_no_trace(tmp_path, name):
     assert refusal(spec, verdicts) is None
     facts = [{k: s.manifest[k] for k in ("validated", "prepared")} for s in (good, bad)]
     assert facts[0] == facts[1]
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff", b"[" * 100_000, b'{"bounds__age": "9"}'])
+def test_damaged_shares_of_failed_checks_are_one_line(spec, tmp_path, content):
+    snapshot = ingested(tmp_path, {"age": ["200", "2"], "sex": ["f", "m"]})
+    names = sorted(failed(validate(spec, snapshot)))
+    assert failed_checks(spec, snapshot, names) == ("bounds__age (50.0000 % are so)",)
+    (snapshot.folder / "failed_shares.json").write_bytes(content)
+    line = r"/failed_shares\.json must hold a JSON object .*: `dp-pipeline run people --snapshot N"
+    with pytest.raises(Damaged, match=line):
+        failed_checks(spec, snapshot, names)
 
 
 def test_level_for_unknown_texts_never_blocks(tmp_path):
