@@ -31,7 +31,7 @@ def asking(codes, epsilon, *, seed=0, delta=None, sizes=SIZES, workload="") -> D
     given = {"domain": domain, "accountant": accountant, "noise": SeededNoise(seed)}
     curator = curator_over(counter_of(domain, codes), **given)
     round_ = OneShot(workload=workload)._start(curator)
-    stage = round_.one_way_stage(round_.planning.amount / 5)
+    stage = round_.measure_one_ways(round_.planning.amount / 5)
     return DependenceQueries(round_.planning, curator, stage, round_.zeros)
 
 
@@ -98,7 +98,7 @@ def test_picked_pairs_are_the_strongest_without_a_circle() -> None:
     codes = dependent_rows(SIZES, 30_000)
     asked = asking(codes, "4000")
     true, forest = without_noise(codes, asked), nx.Graph()
-    for pair in asked._picked(Plan(scores=Fraction(1, 2), scored="picked")):
+    for pair in asked._pick_pairs(Plan(scores=Fraction(1, 2), scored="picked")):
         joined = list(nx.connected_components(forest))
         free = [other for other in true if not any({*other} <= part for part in joined)]
         assert true[pair] > max(true[other] for other in free) - 2000
@@ -124,7 +124,7 @@ def test_tables_that_one_way_marginals_pay_for_are_left_out(delta: Fraction | No
     two = [("x0", "x1"), ("x3", "x4")]
     for score, tables in ((1.0, ()), (3900.0, tuple(two))):
         scores = dict.fromkeys(pairs, 0.0) | dict.fromkeys(two, score)
-        assert round_.growth(asked.stage, scores).run() == tables
+        assert round_.build_search(asked.stage, scores).run() == tables
 
 
 SURVEY = (8, 6, 10, 5, 9, 2, 7, 4, 12, 3, 6)

@@ -38,8 +38,9 @@ from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
-def _refined(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
-    """Refine all measured tables with the whole remaining budget; return them in their order."""
+def _refine_tables(coarse: SyntheticTable, curator: Curator) -> list[NoisyMarginal]:
+    """Spend the whole remaining budget on less noise in all measured tables; return these in their
+    order."""
     # An amount is to the scale of its noise as 1 to it, in ε and, of a variance, in ρ.
     parts = split(curator.accountant.remaining, [1 / table.scale for table in coarse.measured])
     names = [table.attributes for table in coarse.measured]
@@ -172,7 +173,7 @@ class OneShot(TableModel):
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
         """Return whether pure ε has less noise, at ε = 1, both for packed tables and for a covering
-        of pairs."""
+        of pairs; False for fewer than two attributes with several levels, and for ``best_plus``."""
         if len(self.sizes(domain)) < 2 or self.quality == "best_plus":
             return False
         pure, concentrated = (
@@ -187,9 +188,9 @@ class OneShot(TableModel):
     def expected_pairs(
         self, domain: Domain, rows: int, amount: Fraction, rate: NoiseRate
     ) -> ExpectedPairs | None:
-        """Return the numbers of pairs that the best plan should measure, with the mean error of a
-        pair in most data sets; None for fewer than two attributes with several levels, or another
-        ``quality`` than best."""
+        """Return the numbers of pairs that the best plan should measure in so many rows, with the
+        mean error of a pair in most data sets; None for fewer than two attributes with several
+        levels, and for ``best_plus``."""
         sizes = self.sizes(domain)
         if len(sizes) < 2 or self.quality != "best":
             return None
@@ -203,7 +204,7 @@ class OneShot(TableModel):
         return ExpectedPairs(planning.measured_pairs(), comb(len(sizes), 2), error)
 
     def most_cells(self, domain: Domain) -> int:
-        """Return a bound on the cells of all measured tables, and on those of all cliques."""
+        """Return a bound on the cells of all measured tables together and of all fitted cliques."""
         sizes = self.sizes(domain)
         searched = 2 * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
@@ -211,8 +212,8 @@ class OneShot(TableModel):
         return 1 + 2 * sum(sizes.values()) + most
 
     def _most_tabulated(self, domain: Domain) -> int:
-        """Return the most cells of all views, of packed tables, or of a clique of all attributes,
-        under either kind of noise."""
+        """Return the cells of the largest of three sets of tables: packed ones, a covering design,
+        and one table of all attributes; each as planned for Laplace and for Gaussian noise."""
         most, sizes = 0, self.sizes(domain)
         for concentrated in (False, True) if sizes else ():
             planning = self._planning(domain, 1.0, Fraction(1), NoiseRate(concentrated, 1))
@@ -234,10 +235,10 @@ class OneShot(TableModel):
         return {name: size for name, size in shape if size > 1}
 
     def _nullable(self, domain: Domain) -> dict[str, int]:
-        """Return the number of levels of each attribute whose last level is of missing values, in
-        which plans expect no row.
+        """Return the number of levels, that of missing values included, of each attribute in which
+        plans expect no missing value.
 
-        No constraint is about them, and units have no parts."""
+        These are the nullable attributes without constraints; none where units have parts."""
         sizes = {} if domain.parts else self.sizes(domain)
         constrained = {name for entry in self.zeros(domain).allowed for name in entry.names}
         return {
@@ -267,8 +268,8 @@ class OneShot(TableModel):
         )
 
     def _takes_rounds(self, curator: Curator) -> bool:
-        """Return whether to fit by rounds of ``aim_like``, decided by public sizes before
-        anything is paid."""
+        """Return whether ``quality`` makes a fit use the rounds of ``aim_like``; public sizes and
+        the currency decide."""
         domain, rate = curator.domain, NoiseRate(True, curator.distance)
         if self.quality == "best" or curator.currency == PURE or len(self.sizes(domain)) < 2:
             return False
@@ -276,28 +277,29 @@ class OneShot(TableModel):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return noisy tables, and rows drawn from the distribution fitted to them; spend the
-        whole budget.
+        curator's whole budget.
 
         The budget is ``epsilon``, or with a declared δ the ρ that implies it."""
         if curator.domain.parts is not None:
             return self._fit_units(curator, rng)
         if self._takes_rounds(curator):
             return self._rounds.fit(curator, epsilon=epsilon, rng=rng)
-        return self._draw_table(self._start(curator).fitted(), curator.domain, rng)
+        return self._draw_table(self._start(curator).measure_and_fit(), curator.domain, rng)
 
     def _fit_units(self, curator: Curator, rng: Generator) -> SyntheticTable:
-        """Return synthetic parts with their units, unit by unit.
+        """Return synthetic rows of parts, those of a unit together, and the noisy tables; spend the
+        whole budget.
 
         *Proof.* A unit weighs at most ``UNIT_WEIGHT`` in each table, which is the distance; shares
         are public and all add up to the amount. The rest is post-processing. ∎
         """
         domain = curator.domain
         pairs = measure_pairs(curator, self.sizes(domain))
-        measured = self._start(curator).fitted()
+        measured = self._start(curator).measure_and_fit()
         is_set = domain.parts is not None and not domain.parts.order
         fitted = with_parts_of_pairs(measured, pairs) if is_set else measured
         names = self.modelled(domain)
-        codes = UnitRelease(domain, fitted, pairs).rows(names, self.synthetic_rows, rng)
+        codes = UnitRelease(domain, fitted, pairs).draw_rows(names, self.synthetic_rows, rng)
         links = overlap_links(fitted.cliques)
         table = self.released_table(
             domain, rng, codes, (), fitted.cliques, links, groupings=fitted.groupings
@@ -310,7 +312,7 @@ class OneShot(TableModel):
     ) -> SyntheticTable:
         """Return a release that measures the tables of an earlier release again.
 
-        It is planned anew where those are not stored, or are over other attributes or levels.
+        It is planned as by ``fit`` where ``earlier`` lacks them, or has other attributes or levels.
 
         *Proof.* Tables, groups and shares are functions of released numbers. Each table costs what
         it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎
@@ -330,8 +332,10 @@ class OneShot(TableModel):
     def fit_with_public_rows(
         self, public: PublicTable, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> SyntheticTable:
-        """Return a release whose tables are chosen by public rows and combined with the tables of
-        these.
+        """Return a release whose tables are chosen by public rows, and combined with the same
+        tables of the public rows.
+
+        The public rows have no influence where the best plan measures all pairs.
 
         *Proof.* Tables, groups and shares are functions of released numbers and of public rows;
         each table costs what it is given: Δ1 = Δ2 = 1 a row. The rest is post-processing. ∎
@@ -341,12 +345,12 @@ class OneShot(TableModel):
             return self.fit(curator, epsilon=epsilon, rng=rng)
         round_ = self._start(curator)
         if round_.planning.measures_all_pairs:
-            return self._draw_table(round_.fitted(), domain, rng)
+            return self._draw_table(round_.measure_and_fit(), domain, rng)
         known = PublicTable({name: public.codes[name] for name in sizes}, sizes)
-        return self._draw_table(PriorRound(round_, known).fitted(), domain, rng)
+        return self._draw_table(PriorRound(round_, known).measure_and_fit(), domain, rng)
 
     def _start(self, curator: Curator) -> Round:
-        """Measure the number of rows, and return the round that is planned with it."""
+        """Measure the number of rows for 1 % of the budget; return the round planned with it."""
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)
@@ -364,10 +368,10 @@ class OneShot(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return a release from the tables that the one at a smaller ε measured, each refined in
-        proportion to what was paid for it.
+        """Return a release from the tables of ``coarse``, on each of which more is spent in
+        proportion to what it cost; no table is chosen again.
 
-        No table is chosen again."""
+        DeclarationError with a ``prior``, for rounds of ``best_plus``, and for units with parts."""
         assert isinstance(coarse, SyntheticTable)
         domain, sizes = curator.domain, self.sizes(curator.domain)
         if self.prior:
@@ -383,7 +387,7 @@ class OneShot(TableModel):
             raise DeclarationError(
                 "OneShot cannot refine a release of units with parts: pay for a new draw instead"
             )
-        measured = _refined(coarse, curator)
+        measured = _refine_tables(coarse, curator)
         singles = (
             [table for table in measured if len(table.attributes) == 1] if coarse.groupings else []
         )

@@ -58,7 +58,7 @@ class Plan:
 
     tables        tables to measure at once; none where scores choose them
     is_covering   whether the tables are a covering design, and not packed ones
-    scores        share of the amount for scores
+    scores        share of the budget for scores
     scored        which pairs get scores: ``all``, those that are ``picked`` by large scores, or the
                   ``heaviest``, which count more than others by the workload
     """
@@ -79,8 +79,7 @@ class Planning:
     rate      noise that an amount buys
     cap       most cells of a clique
     weights   (d, d) weights of the errors of pairs; None where all count alike
-    nullable  attribute → levels of its tables, where the last, of missing values, is left out
-              of ``sizes``
+    nullable  attribute → its levels in tables, one more than in ``sizes``: that of missing values
     """
 
     sizes: Mapping[str, int]
@@ -93,13 +92,13 @@ class Planning:
 
     @cached_property
     def table_sizes(self) -> dict[str, int]:
-        """The number of levels of each attribute in measured tables, with one of missing
-        values."""
+        """The number of levels of each attribute in measured tables, that of missing values
+        included."""
         return {**self.sizes, **self.nullable}
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """All pairs of attributes that fit into a clique."""
+        """All pairs of attributes whose table fits into a clique."""
         return [pair for pair in combinations(self.sizes, 2) if self.fits(pair)]
 
     def fits(self, names: Names) -> bool:
@@ -139,11 +138,13 @@ class Planning:
 
     @cached_property
     def errors(self) -> FloatArray:
-        """The error that each plan would leave at each possible mean dependence (plans, means)."""
+        """The error of all pairs, in rows, that each plan leaves at each mean dependence (plans,
+        means)."""
         return np.array([[self.error_of(plan, mean) for mean in self.means] for plan in self.plans])
 
     def error_of(self, plan: Plan, mean: float) -> float:
-        """Return the error that a plan would leave at a mean dependence, in rows."""
+        """Return the error of all pairs, in rows, that a plan would leave at a mean dependence of
+        ``mean`` rows."""
         if not plan.tables:
             return self.error_of_scores(plan, mean)
         if plan.is_covering:
@@ -154,20 +155,21 @@ class Planning:
     def choose(self, likelihoods: FloatArray | None = None) -> Plan:
         """Return the plan with the least expected error.
 
-        likelihoods   (means,) likelihood of each mean dependence; None where all are alike
+        likelihoods   (means,) likelihood of each possible mean dependence; None: all are alike
         """
         chances = np.ones(len(MEAN_DEPENDENCE)) if likelihoods is None else likelihoods
         return self.plans[int(np.argmin((self.errors * chances).sum(axis=1)))]
 
     @cached_property
     def mean_share(self) -> Fraction:
-        """The share of the budget to pay for the noisy mean dependence; 0 if that would not lower
-        the error."""
+        """The share of the budget to pay for the noisy mean dependence; 0 if knowing it would not
+        lower the expected error."""
         pays = self._error_with_mean() < float(self.errors.mean(axis=1).min())
         return MEAN_SHARE if pays else Fraction(0)
 
     def _error_with_mean(self) -> float:
-        """Return the expected error, in rows, of the best plans after measuring the mean."""
+        """Return the expected error, in rows, of the plans that are best once the mean dependence
+        is measured."""
         # Noise at its octiles, by Laplace's distribution for either kind of noise.
         chances = (np.arange(8) + 0.5) / 8
         noise = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
@@ -181,7 +183,8 @@ class Planning:
 
     @property
     def mean_scale(self) -> float:
-        """The scale of the noise in the mean dependence, in rows.
+        """The scale, in rows, of the noise that ``MEAN_SHARE`` of the budget leaves in the mean
+        dependence.
 
         A row moves each U, half of a dependence, by less than 2."""
         return self.rate.scale(4.0, float(self.amount * MEAN_SHARE))
@@ -194,7 +197,7 @@ class Planning:
 
     @property
     def late_amount(self) -> float:
-        """The part of the budget that is left after the number of rows."""
+        """The ε or ρ that is left after the number of rows."""
         return float(self.amount * (1 - ROWS_SHARE))
 
     @cached_property
@@ -203,7 +206,10 @@ class Planning:
         return self.error_model(0.0)
 
     def error_model(self, pairs: FloatArray | float) -> ExpectedError:
-        """Return the error model of all pairs, for their dependence in rows."""
+        """Return the error model of all pairs.
+
+        pairs   (pairs,) the dependence of each, in rows, or one number for all
+        """
         d = len(self.sizes)
         scores, (first, second) = np.zeros((d, d)), np.triu_indices(d, 1)
         scores[first, second] = scores[second, first] = pairs
@@ -211,11 +217,11 @@ class Planning:
         return ExpectedError(self.sizes, self.sizes, {}, dependence, self.rate, self.weights)
 
     def measured_pairs(self) -> tuple[int, ...]:
-        """Return the numbers of pairs that tables are expected to contain.
+        """Return how many pairs the tables of the best plan are expected to contain: without
+        dependence, with that of most data sets, and with a strong one.
 
-        They are for attributes that do not depend on each other, so that scores are noise which is
-        read as weak dependence, that depend as in most data sets, and strongly. Where scores choose
-        tables, each is of one pair: unions are known from scores alone.
+        Without dependence, noise in scores is read as a weak one. Where scores choose tables, each
+        is of one pair: unions are known from scores alone.
         """
         best, overall = self.errors.argmin(axis=0).tolist(), self.choose()
         plans = [self.plans[place] if self.mean_share else overall for place in best]
@@ -229,15 +235,21 @@ class Planning:
         )
 
     def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
-        """Return the number of pairs with the least error, tried in batches to save memory."""
+        """Return how many pairs, the first of an order, leave the least error if their tables share
+        an amount.
+
+        Numbers are tried in batches to save memory."""
         counts = range(min(len(order), FIRST_PAIRS) + 1)
         batches = (counts[start : start + BATCH] for start in counts[::BATCH])
         errors = [error.of_pairs(order, batch, amount) for batch in batches]
         return int(np.argmin(np.concatenate(errors)))
 
     def error_of_scores(self, plan: Plan, mean: float) -> float:
-        """Return the error, in rows, if no pair is measured after scores, or as many as attributes,
-        or twice as many, whichever scores say is best."""
+        """Return the error of all pairs, in rows, that a plan with scores would leave at a mean
+        dependence.
+
+        After the scores none, d or 2·d pairs are measured, d the number of attributes: whichever
+        leaves the least error by the scores."""
         true = self.foreseen_dependence(mean)
         actual, expected, order, amount = self._after_scores(plan, mean, true)
         counts = [0, len(self.sizes), 2 * len(self.sizes)]
@@ -247,13 +259,13 @@ class Planning:
     def _after_scores(
         self, plan: Plan, mean: float, true: FloatArray
     ) -> tuple[ExpectedError, ExpectedError, IntArray, float]:
-        """Return two error models after scores, the order of measuring pairs, and the budget.
+        """Return two error models after scores, the positions of pairs in the order in which they
+        should be measured, and the budget for tables.
 
-        The first model is of the simulated dependence, the second of what scores tell about it; the
-        order is in positions of pairs, the budget is for the tables.
+        The first model has the dependence ``true``, the second has what noisy scores let expect.
 
-        mean   mean dependence by which scores are read
-        true   the dependence of every pair, in rows
+        mean   mean dependence, in rows, that is assumed when scores are read
+        true   (pairs,) the dependence of every pair, in rows
 
         The noise is always drawn alike. Tables of the best pairs alone are compared.
         """
@@ -271,7 +283,7 @@ class Planning:
         # The floor is a sum of |noise| of so many numbers, each of this squared relative error.
         relative = (1 / ERROR_OF_SCORES**2 - 1) / (groups[first] + groups[second])
         unsure = float((floor**2 * relative).mean())
-        likely = self._foreseen_scores(plan, mean, true, floor, unsure, penalty)
+        likely = self._expected_dependence(plan, mean, true, floor, unsure, penalty)
         grouped = dict(zip(self.sizes, groups.astype(int).tolist(), strict=True))
         paid_by_name = dict(zip(self.sizes, paid.tolist(), strict=True))
         expected, actual = (
@@ -282,7 +294,7 @@ class Planning:
         order = np.argsort(-likely * model.pair_weights / cost, kind="stable")
         return actual, expected, order, late
 
-    def _foreseen_scores(
+    def _expected_dependence(
         self,
         plan: Plan,
         mean: float,
@@ -291,8 +303,12 @@ class Planning:
         unsure: float,
         penalty: FloatArray,
     ) -> FloatArray:
-        """Return the scores that all pairs are expected to have after the plan has measured
-        them."""
+        """Return the dependence of every pair (pairs,), in rows, that noisy scores let expect.
+
+        floor     (pairs,) the part of each score that noise of one-way marginals causes, in rows
+        unsure    variance of that part
+        penalty   (pairs,) what noisy max subtracts from each score that may be picked, in rows
+        """
         noiseless, share, pairs = np.hypot(true, floor), plan.scores, np.arange(len(true))
         unit = self._foreseen[1]
         if plan.scored == "heaviest":
@@ -312,8 +328,8 @@ class Planning:
         return likely
 
     def foreseen_dependence(self, mean: float) -> FloatArray:
-        """Return simulated dependences of every pair, in rows, of this mean and always from the
-        same seed."""
+        """Return a simulated dependence of every pair (pairs,), in rows, with this mean and always
+        from the same seed."""
         return mean * self._foreseen[0]
 
     def table_noise(self, cells: FloatArray, amount: float) -> FloatArray:
@@ -323,14 +339,15 @@ class Planning:
 
     @cached_property
     def _foreseen(self) -> tuple[FloatArray, FloatArray]:
-        """Simulated dependences of mean 1 and noise from −1 to 1 for every pair, from a fixed
-        seed."""
+        """A dependence, of mean 1 over all pairs, and noise in −1..1 for every pair, simulated from
+        a fixed seed."""
         rng, many = np.random.default_rng(0), len(self.sizes) * (len(self.sizes) - 1) // 2
         middle = (np.arange(many) + 0.5) / many
         return rng.permutation(-np.log(1 - middle)), 2 * rng.permutation(middle) - 1
 
     def score_noise(self, many: int, share: Fraction) -> ScoreNoise:
-        """Return the noise of one among several scores that are measured together.
+        """Return the noise of one among ``many`` scores that are measured together for a share of
+        the budget.
 
         It is that of the L∞ mechanism in pure ε, as one row moves each by 1; else Gaussian,
         √many in L2."""
@@ -393,8 +410,8 @@ class Planning:
         return min(fitting, key=self.error_of_covering)
 
     def error_of_covering(self, views: Sequence[Names]) -> float:
-        """Return the error of all pairs, in rows, if the views of a covering design are
-        measured."""
+        """Return the error of all pairs, in rows, that measuring the views of a covering design
+        would leave."""
         model, d = self.independent, len(self.sizes)
         levels, first, second = model.levels, model.first, model.second
         # Precisions of one-way marginals and of pairs, in 1/rows².
@@ -411,7 +428,7 @@ class Planning:
         return float((model.pair_weights * np.sqrt(squares)).sum())
 
     def covering_amounts(self, views: Sequence[Names], amount: float) -> list[float]:
-        """Return the part of a budget for each view, by the noise in its pairs."""
+        """Return the parts of ``amount`` for each view that leave the least noise in all pairs."""
         place = self.independent.place
 
         def share(view: Names) -> float:
@@ -429,6 +446,6 @@ class Planning:
     def least_share(self, late: float) -> float:
         """Return the share of rows that a group of levels needs to stand out from the noise.
 
-        Its square in a pair then has as many rows as a cell has noise, if d − 1 tables share an
-        amount ``late`` alike."""
+        A cell of two independent groups with this share has as many rows as noise, if d − 1 tables
+        share a budget of ``late`` alike."""
         return sqrt(float(self.table_noise(np.ones(1), late)[0]) / self.rows)

@@ -29,7 +29,7 @@ class PriorRound:
 
     It measures one-way marginals too, and fits a tree to all of these.
 
-    round    the questions, and the budget
+    round    the measurements, and the budget
     public   public rows over the same attributes
 
     How far the rows are from the public ones is read off the one-way marginals: of a cell with c
@@ -48,23 +48,24 @@ class PriorRound:
     round: Round
     public: PublicTable
 
-    def fitted(self) -> FittedRows:
-        """Measure marginals and tables with the whole remaining budget; return the fit."""
+    def measure_and_fit(self) -> FittedRows:
+        """Measure one-way marginals and tables with the whole remaining budget; return the fit to
+        these and to public tables."""
         round_ = self.round
-        stage = round_.one_way_stage(round_.planning.amount * ONE_WAY_SHARE)
+        stage = round_.measure_one_ways(round_.planning.amount * ONE_WAY_SHARE)
         public = replace(self.public, groupings=stage.groupings)
         rows, phi = stage.marginals.rows, self._difference(stage)
         stage = replace(stage, marginals=self._with_public(stage.measured, public, rows))
         scores = {pair: _score(public, pair, rows) for pair in round_.planning.pairs}
-        growth = round_.growth(stage, scores)
-        tables = self._better_measured(growth, public, phi * rows)
-        measured, marginals = round_.measured(stage, scores, tables)
+        growth = round_.build_search(stage, scores)
+        tables = self._tables_to_measure(growth, public, phi * rows)
+        measured, marginals = round_.measure_tables(stage, scores, tables)
         shares = stage.shares
         known = [
-            self._combined(table, public.with_margins(table.attributes, shares), rows)
+            self._combine(table, public.with_margins(table.attributes, shares), rows)
             for table in measured
         ]
-        known += self._unmeasured(growth, tables, public, shares, phi * rows, rows)
+        known += self._public_tables(growth, tables, public, shares, phi * rows, rows)
         return FittedRows(
             (round_.counted, *known),
             round_.sizes,
@@ -75,11 +76,14 @@ class PriorRound:
             paid=(round_.counted, *marginals.measured, *measured),
         )
 
-    def _better_measured(
+    def _tables_to_measure(
         self, growth: TableGrowth, public: PublicTable, squares: float
     ) -> list[Names]:
-        """Return the tables that are more accurate when measured than when taken from public
-        rows."""
+        """Return the attribute sets of tables that are more accurate when measured than when taken
+        from public rows.
+
+        squares   squared error of a public table, summed over its cells, in squared rows
+        """
         rate, tables = growth.error.rate, list(growth.run())
         errors = {names: _public_error(public, names, squares) for names in tables}
         while tables:
@@ -95,8 +99,8 @@ class PriorRound:
         return tables
 
     def _difference(self, stage: OneWayStage) -> float:
-        """Return φ ≥ 1: the squared difference of private from public rows in a cell, per row (as
-        in the class)."""
+        """Return φ ≥ 1 of the class: the squared difference of private from public rows in a cell,
+        divided by the rows of the cell."""
         rows = stage.marginals.rows
         squares, unsure = 0.0, 0.0
         for marginal in stage.measured:
@@ -110,20 +114,20 @@ class PriorRound:
         self, measured: tuple[NoisyMarginal, ...], public: PublicTable, rows: float
     ) -> OneWays:
         combined = [
-            self._combined(marginal, public.shares(marginal.attributes), rows)
+            self._combine(marginal, public.shares(marginal.attributes), rows)
             for marginal in measured
         ]
         return OneWays.of(combined, self.round.counted)
 
-    def _combined(self, one: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
-        """Return a noisy table combined with the public shares of its cells."""
-        table = one.table.astype(np.float64)
+    def _combine(self, measured: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
+        """Return a noisy table averaged with ``rows`` times the public shares of its cells."""
+        table = measured.table.astype(np.float64)
         # Two samples of one population differ by this in a cell.
         apart = rows * (1 + rows / max(1, self.public.rows)) / table.size
-        values, variance = smoothed(table, one.variance, rows * shares, apart, doubt=DOUBT)
-        return believed(one.attributes, np.rint(values).astype(np.int64), variance)
+        values, variance = smoothed(table, measured.variance, rows * shares, apart, doubt=DOUBT)
+        return believed(measured.attributes, np.rint(values).astype(np.int64), variance)
 
-    def _unmeasured(
+    def _public_tables(
         self,
         growth: TableGrowth,
         tables: Sequence[Names],
@@ -132,7 +136,12 @@ class PriorRound:
         squares: float,
         rows: float,
     ) -> list[NoisyMarginal]:
-        """Return tables of the public rows that fit into a small tree with the measured ones."""
+        """Return tables of the public rows, scaled to ``rows``, with pairs that no measured table
+        has; all of them fit into a tree with the measured tables.
+
+        shares    attribute → shares to which the tables are raked
+        squares   squared error of a public table, summed over its cells, in squared rows
+        """
         held_pairs = {pair for names in tables for pair in combinations(names, 2)}
         edges = tuple({*growth.edges, *held_pairs})
         added = []
@@ -145,7 +154,10 @@ class PriorRound:
 
 
 def _public_error(public: PublicTable, names: Names, squares: float) -> float:
-    """Return the L1 error of a public table, in rows, given its one-way marginals."""
+    """Return the expected L1 error of a public table, in rows, whose one-way marginals are known.
+
+    squares   its squared error, summed over its cells, in squared rows
+    """
     shares = public.shares(names)
     known = 1 + sum(size - 1 for size in shares.shape)
     freedom = max(0.0, shares.size - known) / shares.size

@@ -42,13 +42,13 @@ large noise takes long to sample."""
 
 
 def amounts_of(amounts: Mapping[Names, Fraction], tables: Iterable[Names]) -> dict[Names, Fraction]:
-    """Return the amounts by table, restricted to the given tables and in their order."""
+    """Return the entries of ``amounts`` for the given tables, in the order of these."""
     return {names: amounts[names] for names in tables}
 
 
 @dataclass(frozen=True)
 class Round:
-    """The questions of one release after the noisy number of rows.
+    """The measurements of one release after its noisy number of rows.
 
     counted   the noisy number of rows
     zeros     cells that constraints make empty
@@ -66,10 +66,10 @@ class Round:
 
     @property
     def left(self) -> Fraction:
-        """The part of the budget that is left."""
+        """The ε or ρ that is left."""
         return self.curator.accountant.remaining
 
-    def fitted(self) -> FittedRows:
+    def measure_and_fit(self) -> FittedRows:
         """Measure tables by the best plan with the whole remaining budget; return the fit."""
         if not self.sizes:
             return FittedRows((self.counted,), self.sizes)
@@ -78,13 +78,13 @@ class Round:
             chances = planning.likelihoods(noisy_mean_dependence(planning, self.curator))
         plan = planning.choose(chances)
         if plan.tables:
-            return self._tabulated(plan)
-        stage = self.one_way_stage(planning.amount * ONE_WAY_SHARE)
+            return self._measure_plan(plan)
+        stage = self.measure_one_ways(planning.amount * ONE_WAY_SHARE)
         queries = DependenceQueries(planning, self.curator, stage, self.zeros)
         means = queries.measure(plan, chances)
         scores = {pair: mean for pair, (mean, _) in means.items()}
-        tables = self.growth(stage, scores).run()
-        measured, marginals = self.measured(stage, scores, tables)
+        tables = self.build_search(stage, scores).run()
+        measured, marginals = self.measure_tables(stage, scores, tables)
         return FittedRows(
             (self.counted, *measured),
             self.sizes,
@@ -96,8 +96,8 @@ class Round:
         )
 
     def measure_again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
-        """Measure the tables of an earlier release again, with the whole remaining budget; return
-        the fit.
+        """Measure the tables of an earlier release again, over the same groups of levels, with the
+        whole remaining budget; return the fit.
 
         smooths   whether each table is averaged with the earlier one
         """
@@ -152,18 +152,18 @@ class Round:
         of_singles = added + np.array(list(paid.values()))
         return self._split((*tables, *first), np.concatenate([of_tables, of_singles]))
 
-    def _tabulated(self, plan: Plan) -> FittedRows:
+    def _measure_plan(self, plan: Plan) -> FittedRows:
         measured = self.curator.tabulate(self._amounts_of_tables(plan.tables, plan.is_covering))
         answers, cap = (self.counted, *measured), self.planning.cap
         fitted = FittedRows(answers, self.sizes, cap=cap, zeros=self.zeros)
         if plan.is_covering:
             return fitted
         fitted = fitted.without_missing(self.planning.nullable)
-        return replace(fitted, measured=self._flattened(fitted.measured))
+        return replace(fitted, measured=self._flatten(fitted.measured))
 
-    def _flattened(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
-        """Return the number of rows, and the tables shrunk towards uniform ones as far as noise
-        explains them."""
+    def _flatten(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
+        """Return the number of rows unchanged, and the tables after it shrunk towards uniform ones
+        as far as noise explains their differences from these."""
         rows = max(FEWEST_ROWS, float(estimated_rows(measured)))
         tables = [table.table - rows / table.table.size for table in measured[1:]]
         squares = [
@@ -180,7 +180,10 @@ class Round:
     def _amounts_of_tables(
         self, tables: Sequence[Names], is_covering: bool
     ) -> dict[Names, Fraction]:
-        """Return amounts that spend the whole remaining budget on tables alone."""
+        """Return amounts by table that spend the whole remaining budget, with the least error.
+
+        is_covering   whether the tables are a covering design, and not packed ones
+        """
         if is_covering:
             left = float(self.left)
             return self._split(tables, np.array(self.planning.covering_amounts(tables, left)))
@@ -188,9 +191,9 @@ class Round:
         model = self.planning.error_model(mean)
         return self._split(tables, model.divide(tables, float(self.left), singles=False)[0])
 
-    def one_way_stage(self, amount: Fraction) -> OneWayStage:
-        """Measure one-way marginals for an amount; return them with groups of levels that stand
-        out from noise."""
+    def measure_one_ways(self, amount: Fraction) -> OneWayStage:
+        """Spend an amount on one-way marginals; return them with groups of levels that stand out
+        from noise."""
         singles = self._one_way_amounts(amount)
         measured = self.curator.tabulate(singles)
         complete = complete_attributes(measured, self.planning.nullable)
@@ -207,15 +210,21 @@ class Round:
         paid = {names[0]: float(amount) for names, amount in singles.items()}
         return OneWayStage(measured, marginals, sizes, groupings, paid)
 
-    def growth(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> TableGrowth:
-        """Return the search for tables on which to spend the remaining budget."""
+    def build_search(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> TableGrowth:
+        """Return the search, not yet run, for tables on which to spend the remaining budget.
+
+        scores   pair → expected dependence, in rows
+        """
         error, zeros = self.error(stage, scores), self.zeros.grouped(stage.groupings)
         cap = max(4, self.planning.cap, zeros.most_cells(dict(error.grouped)))
         return TableGrowth(error, float(self.left), cap, zeros.pairs)
 
     def error(self, stage: OneWayStage, scores: Mapping[Pair, float]) -> ExpectedError:
-        """Return the model of the expected error of all pairs, after one-way marginals and scores
-        were measured."""
+        """Return the model of the expected error of all pairs that follows from one-way marginals
+        and from scores.
+
+        scores   pair → expected dependence, in rows
+        """
         return ExpectedError(
             stage.sizes,
             {name: grouping.size for name, grouping in stage.groupings.items()},
@@ -225,11 +234,14 @@ class Round:
             self.planning.weights,
         )
 
-    def measured(
+    def measure_tables(
         self, stage: OneWayStage, scores: Mapping[Pair, float], tables: Sequence[Names]
     ) -> tuple[tuple[NoisyMarginal, ...], OneWays]:
-        """Measure the tables and refine one-way marginals with the whole remaining budget;
-        return both."""
+        """Spend the whole remaining budget on tables and on less noise in one-way marginals; return
+        both.
+
+        Where units have parts no marginal is refined: if there is no table either, single
+        attributes are measured again instead."""
         left, has_parts = float(self.left), self.curator.domain.parts is not None
         if has_parts and not tables:
             tables = [(name,) for name in self.sizes]
@@ -247,8 +259,8 @@ class Round:
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
-        """Return an amount for each table, in about these proportions, which sum to exactly the
-        remaining budget."""
+        """Return an amount for each table, in about the proportions of ``amounts``; all together
+        are exactly the remaining budget."""
         parts = amounts / amounts.sum()
         exact = [Fraction(max(1, round(10**5 * part))) for part in parts.tolist()]
         return dict(zip(tables, split(self.left, exact), strict=True))

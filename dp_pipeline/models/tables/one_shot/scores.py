@@ -29,7 +29,7 @@ from dp_pipeline.results.measurement import NoisyMarginal
 
 
 def noisy_mean_dependence(planning: Planning, curator: Curator) -> float:
-    """Return the noisy mean dependence of all pairs, in rows, for ``MEAN_SHARE`` of the amount.
+    """Spend ``MEAN_SHARE`` of the budget; return the noisy mean dependence of all pairs, in rows.
 
     *Proof.* Each U moves by less than 2 a row, a sum of p of them by less than 2p. ∎
     """
@@ -44,7 +44,8 @@ class OneWayStage:
 
     measured   one noisy table for each attribute
     marginals  their number of rows and shares of levels, without negative ones
-    sizes      attribute → levels, without one of missing values that only noise is in
+    sizes      attribute → number of its levels; a level of missing values whose noisy rows are not
+               above their noise is left out
     groupings  attribute → groups of all its levels
     paid       attribute → amount that its marginal was measured for
     """
@@ -57,14 +58,16 @@ class OneWayStage:
 
     @cached_property
     def shares(self) -> dict[str, FloatArray]:
-        """The shares of the groups of each attribute."""
+        """The share of the rows in each group of levels, by attribute."""
         return {
             n: grouping.summed(self.marginals.shares[n]) for n, grouping in self.groupings.items()
         }
 
     def dependence(self, scores: Mapping[Pair, float]) -> Dependence:
-        """Return the dependence between attributes that the scores of their pairs imply, in
-        rows."""
+        """Return the dependence between all attributes that scores of their pairs imply, in rows.
+
+        scores   pair → expected dependence, in rows
+        """
         spread = {name: 1 - float((share**2).sum()) for name, share in self.shares.items()}
         return Dependence.of(self.groupings, scores, spread=spread, rows=self.marginals.rows)
 
@@ -77,8 +80,8 @@ def _of_pairs(pairs: Sequence[Pair], means: FloatArray) -> dict[Pair, tuple[floa
 class DependenceQueries:
     """The private queries of the dependence scores G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ of pairs.
 
-    They are over groups of levels; where constraints empty cells, the distance is from what follows
-    from these.
+    They are over groups of levels; where constraints make cells empty, the distance is from what
+    p̂ and the constraints predict.
 
     *Proof.* N̂ and p̂ are released, so a row moves each score by 1: all p of them by 1 in L∞, which
     the L∞ mechanism pays for, and by √p in L2. ∎
@@ -99,15 +102,16 @@ class DependenceQueries:
         chances   probability of each possible mean dependence, up to a factor
         """
         if plan.scored == "all":
-            return self._of_all(plan.scores)
+            return self._measure_all(plan.scores)
         if plan.scored == "heaviest":
-            return self._of_some(self.planning.heaviest, plan.scores, chances)
-        return self._of_some(self._picked(plan), plan.scores * (1 - PICKED_PART), chances)
+            return self._measure_some(self.planning.heaviest, plan.scores, chances)
+        return self._measure_some(self._pick_pairs(plan), plan.scores * (1 - PICKED_PART), chances)
 
-    def _of_some(
+    def _measure_some(
         self, pairs: Sequence[Pair], share: Fraction, chances: FloatArray
     ) -> dict[Pair, tuple[float, float]]:
-        """Measure the scores of some pairs with a share of the amount; return as ``measure``.
+        """Measure the scores of some pairs with a share of the budget; return what ``measure``
+        does, for all pairs.
 
         Each other pair is expected to have an equal part of what is left of the mean dependence,
         distributed exponentially. The mean of squares is taken over all possible means. What is
@@ -123,9 +127,10 @@ class DependenceQueries:
         square = 2 * float((unscored**2 * chances).sum() / chances.sum())
         return dict.fromkeys(every, (max(0.0, rows) / others, square)) | _of_pairs(pairs, scores)
 
-    def _picked(self, plan: Plan) -> list[Pair]:
-        """Choose up to four pairs with large scores privately; return them. They form no cycle, as
-        paths already predict the pair that would close it."""
+    def _pick_pairs(self, plan: Plan) -> list[Pair]:
+        """Choose up to four pairs with large scores privately; return them.
+
+        They form no cycle, since paths already predict the pair that would close it."""
         import networkx as nx
 
         pairs, forest = self.planning.pairs, nx.utils.UnionFind(self.planning.sizes)
@@ -147,8 +152,8 @@ class DependenceQueries:
             picked.append((first, second))
         return picked
 
-    def _of_all(self, share: Fraction) -> dict[Pair, tuple[float, float]]:
-        """Measure the scores of all pairs with a share of the amount; return as ``measure``.
+    def _measure_all(self, share: Fraction) -> dict[Pair, tuple[float, float]]:
+        """Measure the scores of all pairs with a share of the budget; return what ``measure`` does.
 
         Pairs outside the tree of the strongest are taken to be near to what that tree predicts, if
         this makes their noisy scores likelier."""
@@ -203,8 +208,8 @@ class DependenceQueries:
 
     @cached_property
     def _variances(self) -> dict[str, FloatArray]:
-        """The variance of the noise in each group of each attribute, as far as the groups do not
-        share it: the number of rows shows that part."""
+        """The variance of the noise in each group, by attribute, without the part that all groups
+        share: the number of rows corrects that part."""
         paid, variance = self.stage.paid, self.planning.rate.variance
         return {
             name: np.asarray(

@@ -39,11 +39,13 @@ class UnitRelease:
         assert self.domain.parts is not None
         return self.domain.parts
 
-    def rows(self, names: Names, rows_to_draw: int | None, rng: np.random.Generator) -> IntArray:
+    def draw_rows(
+        self, names: Names, rows_to_draw: int | None, rng: np.random.Generator
+    ) -> IntArray:
         """Return synthetic codes (rows, attributes) of parts with their units, unit by unit.
 
         names          attributes of the columns
-        rows_to_draw   number of units; None: as many as the tables estimate
+        rows_to_draw   number of units to draw; None: as many as the tables estimate
 
         Units with their sizes are drawn first, then the parts of each given its unit. Units that
         break a constraint are left out, so there may be fewer.
@@ -85,8 +87,13 @@ class UnitRelease:
         goals: Mapping[str, PairGoal],
         rng: np.random.Generator,
     ) -> None:
-        """Exchange the parts of units of one size, in place, until their pairs are nearer to the
-        goals."""
+        """Exchange parts among units of one size, in place, so that pairs within units come nearer
+        to the goals.
+
+        columns   attribute → codes (rows,) of all parts, which change
+        rows      positions of the parts of these units
+        size      number of parts of each unit
+        """
         of_parts = {name: columns[name][rows].reshape(-1, size) for name in goals}
         of_units = {
             name: column[rows][::size]
@@ -104,9 +111,12 @@ class UnitRelease:
     def _goals(
         self, table: NoisyMarginal, columns: Mapping[str, IntArray], rows_of: Mapping[int, IntArray]
     ) -> list[PairGoal]:
-        """Return the likely pairs by one attribute, for each size of units with pairs.
+        """Return the likely number of pairs of parts by the codes of one attribute, for each size
+        of units.
 
-        rows_of   size → its rows in ``columns``
+        table     noisy pairs by that attribute
+        columns   attribute → synthetic codes (rows,) of all parts
+        rows_of   size, at least 2 → positions of the parts of units of this size
         """
         name, in_order = table.attributes[1], bool(self.parts.order)
         numbers = np.array([pair_count(size, in_order=in_order) for size in rows_of])
@@ -152,8 +162,8 @@ class UnitRelease:
 
 
 def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> FittedRows:
-    """Return the fit with tables over the size of a unit and an attribute of its parts, which are
-    sums of the tables of pairs.
+    """Return the fit with more tables, over the size of a unit and an attribute of its parts, which
+    are sums of the tables of pairs; return it as it is if a clique would exceed its cap.
 
     Each of s parts is in s − 1 of the s(s − 1)/2 pairs, which weigh one unit together: half of both
     margins is a table in which it weighs 1/s, with the noise of a cell and of k − 1 half ones. It
