@@ -1,10 +1,12 @@
-"""What a newcomer finds: every group, columns before any run, all that runs by itself stopped."""
+"""What a newcomer finds: every group, columns before any run, all that runs by itself stopped
+until it is switched on."""
 
 import re
 
 import pytest
 
 from dp_pipeline.orchestration.renewal import SENSOR
+from dp_pipeline_tests.stack.processes import wait_for
 from dp_pipeline_tests.ui.browser import PATIENCE
 from dp_pipeline_tests.ui.dagster_ui import DagsterUi
 
@@ -50,3 +52,12 @@ def test_everything_but_the_report_sensor_is_stopped(ui: DagsterUi):
     expect(boxes.nth(2 * len(states))).to_be_attached(timeout=PATIENCE)
     switched = ui.page.locator("input[type=checkbox]:checked")
     expect(switched).to_have_count(1, timeout=PATIENCE)
+
+
+def test_a_schedule_is_switched_on_and_off_on_its_page(ui: DagsterUi):
+    name, states = "rides_weekly", ui.stack.client.schedules
+    ui.open_schedule(name)
+    for state in ("RUNNING", "STOPPED"):
+        # A switch is drawn for the box, which itself is not to be seen.
+        ui.page.locator("label:has(input[type=checkbox])").first.click()
+        wait_for(lambda state=state: states()[name] == state, what=f"{name} is {state}")
