@@ -42,7 +42,7 @@ CounterQuery = Callable[[AnyCounter], Sealed]
 
 
 class CachedScan(Generic[Counts]):
-    """A function of a counter that scans the rows at its first call and keeps the result."""
+    """A function of a counter whose first call scans the rows; later calls return its result."""
 
     def __init__(self, scan: Callable[[Counter], Counts]) -> None:
         self._scan = scan
@@ -122,7 +122,7 @@ def _plain(value: object) -> object:
 
 @dataclass(frozen=True)
 class NoisyQuery:
-    """The price of one question, and the function that adds noise to its exact answer.
+    """The charge for one question, and the function that adds noise to its exact answer.
 
     scale_of   size of the answer → scale of its discrete Laplace noise; None: other noise, which
                cannot be refined
@@ -156,17 +156,19 @@ class QueryExecutor(Generic[AnyCounter]):
         return self.accountant.currency
 
     def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of an integer vector, with Laplace noise for ε, Gaussian noise for ρ.
+        """Return a query for an integer vector: Laplace noise for an ε, Gaussian noise for a ρ.
 
+        words            what is measured, for the charge
         l1, l2_squared   the most that one protected unit moves the vector in L1, in squared L2
-        amount           its price, in the currency of the accountant
+        amount           the charge, in the currency of the accountant
         """
         if self.currency == PURE:
             return self.laplace_query(words, l1=l1, epsilon=amount)
         return self.gaussian_query(words, l2_squared=l2_squared, rho=amount)
 
     def laplace_query(self, words: str, *, l1: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query with discrete Laplace noise of a vector that one unit moves by ``l1``."""
+        """Return a query with discrete Laplace noise for a vector; one protected unit moves it by
+        at most ``l1`` in L1."""
         scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
         draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
         scale_of = partial(sampling_scale, self.noise, scale)
@@ -182,7 +184,7 @@ class QueryExecutor(Generic[AnyCounter]):
         epsilon: Fraction,
         first: IntArray,
     ) -> NoisyQuery:
-        """Return a query that refines an earlier answer: its price is ``epsilon``, its noise less.
+        """Return a query that charges ``epsilon`` more and gives ``first`` with less noise.
 
         first    the earlier answer
         before   ε that was paid for ``first`` in all
@@ -202,15 +204,15 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
 
     def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query of a vector by the L∞ mechanism; one unit moves no number by more than
-        ``linf``."""
+        """Return a query with noise of the L∞ mechanism for a vector; one protected unit moves
+        each number by at most ``linf``."""
         scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
         draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
         return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
 
     def gaussian_query(self, words: str, *, l2_squared: int, rho: Fraction) -> NoisyQuery:
-        """Return a query with discrete Gaussian noise; one unit moves the vector by at most
-        ``l2_squared`` in squared L2."""
+        """Return a query with discrete Gaussian noise for a vector; one protected unit moves it by
+        at most ``l2_squared`` in squared L2."""
         variance = mechanisms.gaussian_variance(l2_squared=l2_squared, rho=rho)
         draw = partial(
             mechanisms.measure_gaussian, l2_squared=l2_squared, rho=rho, noise=self.noise
@@ -218,8 +220,8 @@ class QueryExecutor(Generic[AnyCounter]):
         return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
 
     def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
-        """Return a query of the index of a nearly highest score, by noisy max for an ε and by the
-        exponential mechanism for a ρ; one unit moves no score by more than ``linf``."""
+        """Return a query for the index of a nearly highest score, by noisy max for an ε, by the
+        exponential mechanism for a ρ; one protected unit moves each score by at most ``linf``."""
         if self.currency == PURE:
             scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
             spend = Spend(words, NOISY_MAX, amount, linf, scale)
@@ -233,28 +235,31 @@ class QueryExecutor(Generic[AnyCounter]):
     def charge_and_answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Charge for a query and return its noisy answer, stored or drawn now."""
+        """Charge for a query; return its noisy answer, from the transcript or drawn and stored."""
         self.accountant.charge(query.spend)
         return self.answer(query, key, count)
 
     def answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the noisy answer, stored or drawn now, to a query that was charged before."""
+        """Return the noisy answer to a query that was charged before, from the transcript or drawn
+        and stored."""
         return self.answer_record(query, key, count).answer
 
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return what ``answer`` returns, in a record with the scale of its Laplace noise."""
+        """Return the record that ``answer`` takes its answer from, with the scale of its Laplace
+        noise, or None for other noise."""
         return self._recall_or_store("", key, count, query)
 
     def answer_without_noise(
         self, words: str, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the exact answer, stored or counted now, about public or disclosed rows.
+        """Return the exact answer about public or disclosed rows, from the transcript or counted
+        and stored; charge nothing.
 
-        The caller has recorded the disclosure; nothing is charged.
+        The caller has recorded the disclosure.
         """
         return self._recall_or_store(words, key, count, None).answer
 

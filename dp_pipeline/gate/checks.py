@@ -23,7 +23,8 @@ MAX_EMPTY_CELLS = 1 << 20
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the shape of a marginal; BoundaryViolation for a repeated name or above 2^24 cells."""
+    """Return the shape of a marginal; BoundaryViolation for a repeated attribute or more than 2^24
+    cells."""
     _require_different(attributes, of="attributes of a marginal")
     _require_few(
         domain.cell_count(attributes), MAX_GRID_CELLS, of=f"marginal of {', '.join(attributes)}"
@@ -42,7 +43,8 @@ def _require_few(cells: int, most: int, *, of: str) -> None:
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
-    """Raise BoundaryViolation unless each attribute has a Grouping of all its levels, in order."""
+    """Raise BoundaryViolation unless each attribute has a Grouping that merges neighbouring levels
+    into groups 0, 1, … in order."""
     for name, grouping in groupings.items():
         if type(grouping) is not Grouping:
             raise BoundaryViolation(
@@ -109,10 +111,12 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the number of cells of a sparse table, as ``require_cells`` does; BoundaryViolation
-    for a threshold without a proof, or that over 2^20 empty cells reach on average.
+    """Return the number of cells of a sparse table; BoundaryViolation for a table or threshold that
+    cannot be measured.
 
-    scale   of the Laplace noise in every cell
+    threshold   integer from 1 to 2^32 scales, which noise carries at most 2^20 empty cells over on
+                average
+    scale       of the Laplace noise in every cell
     """
     cells = require_cells(domain, attributes)
     if type(threshold) is not int or not 1 <= threshold <= MAX_THRESHOLD_SCALES * scale:
@@ -129,7 +133,8 @@ def require_sparse(
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
-    """Raise BoundaryViolation for no or repeated columns, DeclarationError for missing bounds."""
+    """Raise BoundaryViolation for no column or a repeated one, DeclarationError for a column that
+    has no declared bounds."""
     domain.box(columns)
     if not columns:
         raise BoundaryViolation("A box needs one or more columns as axes, but it has none")
@@ -137,7 +142,8 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
 
 
 def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
-    """Raise BoundaryViolation unless a grid has 1 to 2^24 cells on at most 32 axes."""
+    """Raise BoundaryViolation unless a grid has 1 to 2^24 cells on 1 to 32 different axes;
+    DeclarationError for a column without declared bounds."""
     require_axes(domain, columns)
     if len(columns) > MAX_GRID_AXES:
         raise BoundaryViolation(
@@ -151,7 +157,8 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) 
 
 
 def require_tree(domain: Domain, tree: BitTree) -> None:
-    """Raise BoundaryViolation unless a tree halves declared columns and consists of tuples."""
+    """Raise BoundaryViolation unless a tree is a valid BitTree made of tuples; DeclarationError for
+    a column without declared bounds."""
     # A list could be changed between two questions: the same nodes would be other boxes.
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
@@ -164,8 +171,8 @@ def require_tree(domain: Domain, tree: BitTree) -> None:
 
 
 def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
-    """Raise BoundaryViolation unless nodes are in the tree, with ≤ 2^24 boxes ``bits`` below
-    them."""
+    """Raise BoundaryViolation unless all nodes are in the tree, as are the at most 2^24 boxes
+    ``bits`` levels below them."""
     # A session accounts by the keys and children of this type.
     if type(nodes) is not Prefixes:
         raise BoundaryViolation(
@@ -179,7 +186,7 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
 
 
 def require_disjoint(are_disjoint: bool) -> None:
-    """Raise BoundaryViolation unless measured nodes are disjoint."""
+    """Raise BoundaryViolation if ``are_disjoint``, of measured tree nodes, is False."""
     if not are_disjoint:
         raise BoundaryViolation(
             "Measured tree nodes must be disjoint, but some of these overlap: pass each box once"
@@ -193,7 +200,7 @@ def require_fan(bits: int) -> None:
 
 
 def require_int64(values: IntArray, *, of: str) -> None:
-    """Raise BoundaryViolation unless the values are an int64 vector."""
+    """Raise BoundaryViolation unless the values, called ``of``, are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
         got = getattr(values, "dtype", type(values).__name__)
         raise BoundaryViolation(
@@ -202,20 +209,23 @@ def require_int64(values: IntArray, *, of: str) -> None:
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """Raise BoundaryViolation unless a rule has declared columns and exact integer distances."""
+    """Raise BoundaryViolation unless a rule is valid and 64-bit integers hold its distances;
+    DeclarationError for a column without declared bounds."""
     require_axes(domain, rule.columns)
     rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """Raise BoundaryViolation unless a rule is exact, and levels × centres are at most 2^24."""
+    """Raise BoundaryViolation unless ``require_rule`` takes a rule, and the levels of ``attribute``
+    times the centres are at most 2^24."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """Raise BoundaryViolation unless rules are exact, with columns, weights and k in common."""
+    """Raise BoundaryViolation unless the rules agree in columns, weights and number of centres,
+    ``require_rule`` takes each of them, and the salt is from 0 to 2^63 − 1."""
     if not rules:
         raise BoundaryViolation("Cluster sums need one or more rules, but there is none")
     if not 0 <= salt < 1 << 63:
@@ -247,7 +257,7 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
 
 
 def require_size(cells: int, *, of: str) -> None:
-    """Raise BoundaryViolation for more than ``MAX_GRID_CELLS`` counts."""
+    """Raise BoundaryViolation if a question about ``of`` has more than 2^24 counts."""
     if cells > MAX_GRID_CELLS:
         raise BoundaryViolation(
             f"A question about {of} must have at most {MAX_GRID_CELLS} counts, not {cells}"

@@ -72,7 +72,8 @@ class UndeclaredCounter(Protocol):
         """
 
     def within(self, attribute: str, interval: Coordinate) -> Counter:
-        """Return a counter of the rows whose value lies in an interval, which becomes their box."""
+        """Return a counter of the rows whose value of ``attribute`` lies in an interval, which is
+        the declared box of that counter."""
 
 
 class Counter(Protocol):
@@ -92,7 +93,11 @@ class Counter(Protocol):
         """Return a counter of the same rows, with levels of some attributes merged into groups."""
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """Return a counter of the same rows, with attributes derived from others of each row."""
+        """Return a counter of the same rows with additional attributes, each derived from other
+        attributes of the row.
+
+        derived   new name → the attributes that it is derived from, and the rule
+        """
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         """Return the key and the number of rows of every non-empty cell, (m, 2), ascending by key.
@@ -102,7 +107,7 @@ class Counter(Protocol):
         """
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """Return the counts of a grid over the declared box, with ``cells`` cells on each axis.
+        """Return the row counts of a grid over the declared box, with ``cells`` cells on each axis.
 
         Coordinate q is in cell min(cells − 1, ((q + 2^16) · cells) >> 17) of its axis.
         """
@@ -151,11 +156,12 @@ class Disclosing(Protocol):
     """A counter that also gives exact answers about public benchmark rows, without noise."""
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """Return the smallest and largest coordinates, (2, d); the ends of the box if no row."""
+        """Return the smallest and largest coordinates, (2, d), or the ends of the box without a
+        row."""
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
         """Return the coordinates of the ``many`` rows with the smallest hashes, (many, d).
 
         They ascend by ``gate.rules.hash_of(q, salt)``, then by coordinates; where there are fewer
-        rows, the middle of the box, 0, fills up.
+        rows, rows of zeros follow, the middle of the box.
         """

@@ -48,7 +48,9 @@ class Curator(TableCurator):
     def measure_nodes(
         self, columns: tuple[str, ...], nodes: Nodes, *, depth: int, epsilon: Fraction
     ) -> NoisyNodes:
-        """Charge ε and return noisy row counts of disjoint quadtree nodes, none above ``depth``.
+        """Charge ε and return noisy row counts of disjoint quadtree nodes, in their order.
+
+        depth   levels of the tree below the root; no node is deeper
 
         ⊕ one row is in at most one of disjoint nodes: Δ1 = 1 a row. A question about no nodes is
         charged too. BoundaryViolation for nodes that overlap.
@@ -83,11 +85,12 @@ class Curator(TableCurator):
     def open_tree(
         self, tree: BitTree, *, epsilon: Fraction, nodes: Prefixes | None = None
     ) -> TreeSession:
-        """Charge ε and return a session that counts the boxes of a tree; each path spends ε.
+        """Charge ε and return a session that counts the boxes of a tree, with ε to spend on each
+        path from a first node to a leaf.
 
-        nodes   disjoint nodes where the paths begin; the root when None
+        nodes   disjoint nodes where the paths begin; None: the root
 
-        The release is refused while a path has shares left. Proof: ``TreeSession``.
+        The release is refused while a path has ε left. Proof: ``TreeSession``.
         """
         checks.require_tree(self.domain, tree)
         nodes = Prefixes.root() if nodes is None else nodes
@@ -103,7 +106,7 @@ class Curator(TableCurator):
         return session
 
     def open_splits(self, tree: BitTree, *, bits: int, epsilon: Fraction) -> SplitSession:
-        """Charge ε and return a session that decides all splits of a 2^bits-way tree.
+        """Charge ε and return a session that decides which boxes of a 2^bits-way tree to split.
 
         Proof: ``SplitSession``.
         """
@@ -119,9 +122,10 @@ class Curator(TableCurator):
     def measure_distance(
         self, rule: NearestCentre, *, clip: int, shift: int, epsilon: Fraction
     ) -> IntArray:
-        """Charge ε and return the noisy sum of clipped squared distances to the nearest centre.
+        """Charge ε and return the noisy sum over rows of the clipped squared distance to the
+        nearest centre, shape ().
 
-        Its shape is (). ⊕ one row at squared distance D adds min(D, clip) >> shift:
+        ⊕ one row at squared distance D adds min(D, clip) >> shift:
         Δ1 = clip >> shift a row.
         """
         checks.require_rule(self.domain, rule)
@@ -143,10 +147,11 @@ class Curator(TableCurator):
         totals_epsilon: Fraction,
         salt: int = 0,
     ) -> NoisyClusters:
-        """Charge both ε and return noisy sizes and coordinate totals of the clusters of subsets.
+        """Charge both ε and return the noisy sizes and coordinate totals of clusters, in each
+        subset of the rows.
 
-        rules   the centres of each subset; a hash of its coordinates and ``salt`` puts each row
-                into one subset
+        rules   the centres of each subset
+        salt    public; a hash of its coordinates and the salt puts each row into one subset
 
         ⊕ one row is in one subset and one cluster: Δ1 = 1 a row for the sizes, and
         Σ|q| ≤ d·2^16 for the totals. Both are charged before the one scan.
@@ -179,7 +184,7 @@ class Curator(TableCurator):
     ) -> IntArray:
         """Charge ε and return noisy totals by axis of signed distances from each centre, (k, d).
 
-        radii   of each centre, at which distances are clipped; a distance of one radius counts 2^16
+        radii   for each centre, the distance at which distances are clipped; it counts 2^16
 
         ⊕ one row is in one cluster and adds at most 2^16 in L1 (rounded towards zero).
         """
@@ -211,7 +216,7 @@ class Curator(TableCurator):
     def disclose_bounds(self, columns: tuple[str, ...], *, reason: str) -> IntArray:
         """Record a disclosure; return the exact least and largest coordinates of all rows, (2, d).
 
-        They are fixed-point numbers, those of the declared box where there are no rows.
+        They are fixed-point numbers; without a row they are the ends of the declared box.
         BoundaryViolation unless the rows are those of a benchmark.
         """
         checks.require_axes(self.domain, columns)
@@ -224,8 +229,8 @@ class Curator(TableCurator):
     ) -> IntArray:
         """Record a disclosure; return ``many`` exact rows, sampled by a hash of them, (many, d).
 
-        With fewer rows, the middle of the box fills up; salt is public, 0 … 2^63 − 1.
-        BoundaryViolation unless the rows are those of a benchmark.
+        Where there are fewer rows, rows of zeros follow, the middle of the box. The salt is public,
+        0 … 2^63 − 1. BoundaryViolation unless the rows are those of a benchmark.
         """
         checks.require_axes(self.domain, columns)
         if not (1 <= many <= MAX_GRID_CELLS and 0 <= salt < 1 << 63):

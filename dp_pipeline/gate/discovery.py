@@ -39,9 +39,9 @@ from dp_pipeline.results.trees import Prefixes
 
 @dataclass(frozen=True)
 class DiscoveryQuery:
-    """A query about levels, bounds or bins of one attribute, public before any row is read.
+    """A query for levels, bounds or bins of one attribute, planned from public values alone.
 
-    rule    of levels; None for bounds and bins
+    rule    which texts a query for levels releases; None for bounds and bins
     """
 
     attribute: Attribute
@@ -61,7 +61,7 @@ class DiscoveryQuery:
 
 
 def discovery_queries(spec: DatasetSpec) -> tuple[DiscoveryQuery, ...]:
-    """Return the queries that discover a domain, whose prices add up to the declared ε and δ.
+    """Return the queries that discover a domain; their charges add up to the declared ε and δ.
 
     DeclarationError where nothing is to be discovered.
     """
@@ -117,7 +117,7 @@ def discover(
     transcript: Transcript,
     noise: NoiseSource,
 ) -> DiscoveredDomain:
-    """Charge ε and δ, and return the levels, bounds and bins that a data set file leaves open.
+    """Charge ε and δ, and return the levels, bounds and bins that the declaration leaves open.
 
     accountant   a budget of exactly ``spec.discover``'s ε and δ; all of it is charged before the
                  first query
@@ -143,7 +143,7 @@ class _Discovery:
     executor: QueryExecutor[UndeclaredCounter]
 
     def ask(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
-        """Ask one more query; return ``so_far`` with what its answer discovers."""
+        """Answer one query; return ``so_far`` with the levels, bounds or bins that it discovers."""
         if query.rule is not None:
             return self._with_levels(query, query.rule, so_far)
         if query.spend.mechanism == LAPLACE:
@@ -229,7 +229,7 @@ def rows_for_bounds(spec: DatasetSpec, query: DiscoveryQuery) -> int:
 
 
 def bucket_edges(unit: float) -> tuple[float, ...]:
-    """Return the edges of buckets, ascending: 0 and ± the unit times powers of two up to 1e15.
+    """Return the edges of buckets, ascending: 0, and ± unit · 2^i for i ≥ 0 up to 1e15.
 
     >>> [edge for edge in bucket_edges(1.0) if abs(edge) <= 4]
     [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0]
@@ -241,7 +241,8 @@ def bucket_edges(unit: float) -> tuple[float, ...]:
 
 
 def year_edges(clock: Clock) -> tuple[float, ...]:
-    """Return the clock's number for the beginning of each year from 1900 to 2100, ascending.
+    """Return the number by which a clock encodes the beginning of each year from 1900 to 2100,
+    ascending.
 
     A date is in one year as a number is in one bucket, or in none, so ``bucket_threshold`` holds.
 
@@ -252,7 +253,8 @@ def year_edges(clock: Clock) -> tuple[float, ...]:
 
 
 def with_zero(lower: float, upper: float) -> tuple[float, float]:
-    """Return an interval, widened to zero if zero is outside and at most a third of its width away.
+    """Return the ends of an interval, or 0 in place of the end nearer to 0 where that widens it by
+    at most a third.
 
     >>> with_zero(256.0, 1024.0), with_zero(512.0, 1024.0), with_zero(-8.0, -2.0)
     ((0.0, 1024.0), (512.0, 1024.0), (-8.0, 0.0))

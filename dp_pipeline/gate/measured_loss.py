@@ -29,9 +29,9 @@ class MeasuredLoss:
 
     mechanism, scale   of the charge
 
-    units     protected units, so many that the loss is near 1: draws hardly show a small one
-    claimed   proved upper bound for so many units and the counted event
-    seen      lower bound from the draws
+    units     number of protected units, such that the loss is near 1: draws hardly show a small one
+    claimed   proved upper bound of the loss for that number of units
+    seen      lower bound of the loss from the draws
     """
 
     mechanism: str
@@ -47,10 +47,10 @@ class MeasuredLoss:
 
 
 def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> MeasuredLoss | None:
-    """Draw the noise of a charge many times, and return its measured and its proved loss; None
-    unless it is discrete Laplace or Gaussian.
+    """Draw the noise of a charge many times, and return its measured and its proved privacy loss;
+    None unless the noise is discrete Laplace or Gaussian.
 
-    draws   of each of two answers
+    draws   noisy values of each of two neighbouring answers
     """
     if spend.mechanism not in (LAPLACE, GAUSSIAN):
         return None
@@ -87,7 +87,8 @@ def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
 
 
 def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
-    """Return a lower bound ≥ 0 of the log ratio of the frequencies of values ≥ ``event``."""
+    """Return a lower bound ≥ 0, six standard errors below the estimate, of the log ratio of the
+    frequencies of values ≥ ``event`` in two samples."""
     more, less = float((first >= event).sum()), float((second >= event).sum())
     if not more or not less:
         return 0.0

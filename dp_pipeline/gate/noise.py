@@ -23,7 +23,7 @@ MAX_SCALE = 2**55
 
 
 def int64_array(values: object, *, of: str) -> IntArray:
-    """Return an integer array as int64; BoundaryViolation for any other type or larger numbers.
+    """Return an integer array as int64; BoundaryViolation for another type or a larger number.
 
     of   the name of the numbers, for the message. A wrapped number would have no sensitivity.
 
@@ -46,7 +46,7 @@ def int64_array(values: object, *, of: str) -> IntArray:
 def checked_scale(scale: Fraction, *, of: str = "scale", power: int = 1) -> Fraction:
     """Return a noise scale unchanged; BoundaryViolation unless it is a Fraction in (0, 2^55].
 
-    of, power   name of another number, and the power of a scale that it is: "variance σ²", 2
+    of, power   for a power of a scale: its name and exponent, such as "variance σ²" and 2
     """
     if not isinstance(scale, Fraction) or scale <= 0:
         raise BoundaryViolation(f"The {of} of noise must be a positive Fraction, not {scale!r}")
@@ -71,7 +71,8 @@ def float_at_least(value: Fraction) -> float:
 
 
 def root_at_least(square: Fraction) -> Fraction:
-    """Return a square root, rounded up by less than 10^−9 of itself, as a Fraction of few digits.
+    """Return the square root of a number above 0, rounded up by less than one part in 10^9, as a
+    Fraction of few digits.
 
     It is the smallest N / 2^k that is large enough, with 2^30 ≤ N ≤ 2^32: it exceeds the root by
     less than 1 / 2^k, one part in N. It is a float without rounding, unless too small for one.
@@ -89,7 +90,8 @@ def root_at_least(square: Fraction) -> Fraction:
 class NoiseSource(Protocol):
     """A source of random noise at exact scales, which knows no sensitivities.
 
-    Every method returns int64 of the shape of its counts, cut at the ends of int64.
+    Noisy counts are int64, cut at the ends of int64, and have the shape of the exact ones, but for
+    ``sparse_laplace``.
     """
 
     @property
@@ -98,7 +100,7 @@ class NoiseSource(Protocol):
 
     @property
     def is_releasable(self) -> bool:
-        """Whether the noise protects persons: not that of a seed, which anyone can subtract."""
+        """Whether the noise protects persons; the noise of a known seed does not."""
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + independent noise with P(x) ∝ exp(−|x| / scale): ε = Δ1 / scale."""
@@ -106,10 +108,13 @@ class NoiseSource(Protocol):
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
     ) -> IntArray:
-        """Return keys and noisy counts of the cells that reach ``threshold``, (m', 2), by key.
+        """Return key and noisy count of each cell of a sparse table whose noisy count reaches
+        ``threshold``, (m', 2), ascending by key.
 
-        It is ``discrete_laplace`` on all ``cells``, of which ``occupied``, (m, 2), has key and
-        count of those that are not empty.
+        Every cell gets the noise of ``discrete_laplace``, empty ones too.
+
+        occupied   key and exact count of each cell that is not empty, (m, 2)
+        cells      number of cells of the table
         """
 
     def refined_laplace(
@@ -302,7 +307,7 @@ class SeededNoise(_SampledNoise):
 def sampling_scale(source: NoiseSource, scale: Fraction, size: int) -> Fraction:
     """Return the scale at which a source actually draws ``size`` numbers of discrete Laplace noise.
 
-    It is ``scale``; of fewer than MIN_EXACT_CELLS numbers by OpenDP, rounded up to a float.
+    It is ``scale``, but rounded up to a float for fewer than MIN_EXACT_CELLS numbers by OpenDP.
 
     >>> sampling_scale(OpenDPNoise(), Fraction(1, 3), 5) - Fraction(1, 3)
     Fraction(1, 27021597764222976)

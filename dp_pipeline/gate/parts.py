@@ -125,7 +125,8 @@ class PartsCounter:
         raise BoundaryViolation(f"Units with parts can be counted in tables alone, not by `{name}`")
 
     def _placements(self, names: Names) -> list[Names]:
-        """Return, for each position of a part, the names under which the unit holds ``names``."""
+        """Return, for each position of a part, ``names`` as the unit's attributes at that position;
+        ``names`` alone if they name no attribute of a part."""
         parts = self._parts
         is_of_parts = not {*names}.isdisjoint(parts.attributes)
         return [
@@ -134,11 +135,11 @@ class PartsCounter:
         ]
 
     def _tables(self, questions: Sequence[tuple[Names, list[Names]]]) -> list[IntArray]:
-        """Return each question's exact table over size and attributes, summed over its placements.
+        """Return each question's exact table over unit size and attributes, summed over placements.
 
-        questions   attributes, and the attributes of a unit that hold them in each placement
+        questions   attributes, and for each placement the unit's attributes that hold them
 
-        A unit without a part at a place of a placement is not counted there.
+        A placement does not count a unit that has no part at one of its positions.
         """
         for names, _ in questions:
             axes = (SIZE, *names)
@@ -167,16 +168,17 @@ def _count_parts(size: int) -> int:
 
 
 def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArray:
-    """Return counts, by unit size on the first axis, times the weight of an item at that size.
+    """Return counts by unit size (first axis), each times ⌊``UNIT_WEIGHT`` / items of that size⌋.
 
-    items    size of a unit → number of its items, among which its weight is shared
-    fewest   size of the first entry
+    items    size of a unit → number of its parts or pairs
+    fewest   unit size of the first entry
     """
     weights = [UNIT_WEIGHT // max(1, items(fewest + i)) for i in range(len(table))]
     return table * np.array(weights, dtype=np.int64).reshape(-1, *(1,) * (table.ndim - 1))
 
 
 def _fold_pairs(table: IntArray) -> IntArray:
-    """Return tables (c, k, k) with the two orders of each pair added up in the upper triangle."""
+    """Return a table (c, k, k) whose upper triangle has the sum of both orders of each pair, and
+    whose lower one is 0."""
     both = np.triu(table) + np.triu(table.swapaxes(1, 2), 1)
     return np.asarray(both)

@@ -42,8 +42,8 @@ def private_cluster_quality(
 ) -> dict[str, NoisyNumber]:
     """Spend ``epsilon`` and return the noisy quality numbers of clusters by name.
 
-    ``nicv`` is the mean squared distance of a row to its nearest centre; with a label, ``f_label``
-    and ``ari_label`` are the agreement of clusters and label, the F measure and the Rand index.
+    ``nicv`` is the mean squared distance, clipped, of a row to its nearest centre. With a label,
+    ``f_label`` and ``ari_label`` say how clusters and label agree: F measure, adjusted Rand index.
     """
     rule = NearestCentre.of(
         clusters.columns, clusters.centres, curator.domain.box(clusters.columns)
@@ -126,7 +126,8 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """Return a metric of the denoised table, with an error that is estimated by redrawn noise.
+    """Return a metric of the table without negative counts, with an error estimated by redrawing
+    noise.
 
     scale   of the noise in one cell
     """
@@ -141,7 +142,8 @@ def _agreement(
 
 
 def _nearest_counts(table: FloatArray | IntArray) -> FloatArray:
-    """Return the nearest table of integers ≥ 0 with about the same total; all 0 for a total ≤ 0.
+    """Return the nearest table of counts ≥ 0 with the same total, in L2, then rounded; all 0 for a
+    total ≤ 0.
 
     Negative cells set to 0 alone would leave the positive half of the noise, and with it twice the
     error at ε = 0.1 (unbalance).
@@ -168,9 +170,9 @@ def private_table_quality(
     """Spend ``epsilon`` and return the noisy quality numbers of a synthetic table by name.
 
     ``avd_2`` and ``avd_3`` are mean distances between its marginals of two and three attributes and
-    those of the true rows, ``misclassified_logistic/<attribute>`` the error rate of a classifier on
-    true rows. ``avd_2`` is of single attributes where no pair fits ``MAX_CELLS``; there is no
-    ``avd_3`` where no triple does.
+    those of the true rows. ``misclassified_logistic/<attribute>`` is the error rate on true rows of
+    a classifier that is fitted to the synthetic ones. ``avd_2`` is of single attributes where no
+    pair fits ``MAX_CELLS``; there is no ``avd_3`` where no triple does.
     """
     marginals = {
         k: _countable(curator.domain, attribute_sets(table.attributes, k))
@@ -276,9 +278,9 @@ def private_class_quality(
 
 
 def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
-    """Return noisy counts by class and label, (p + 1, C), and the most rows that are left out.
+    """Return noisy counts by class and label, (p + 1, C), and a bound on the rows left out of them.
 
-    The last class is all that are not published: 0 where there are none or too few persons.
+    The last class unites all unpublished classes; its counts are 0 where their rows are too few.
     """
     classes = table.classes
     view = curator.with_attributes(classes.derived_groups())

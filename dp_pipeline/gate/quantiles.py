@@ -49,7 +49,7 @@ def column_tree(name: str) -> BitTree:
 class _Box:
     """A node of the tree, with its noisy number of rows and the shares of ε that measured it.
 
-    start, length   in units of the finest boxes
+    start, length   position of its interval, and its length, both in finest boxes
     """
 
     depth: int
@@ -67,7 +67,8 @@ class _Box:
         return 1 << (BITS - self.depth)
 
     def leaves(self, total: float) -> Iterator[tuple[_Box, float]]:
-        """Yield the undivided boxes from the left, each with its part ≥ 0 of the rows ``total``."""
+        """Yield the undivided boxes from the left, each with its rows ≥ 0, which add up to
+        ``total``, or to 0 if that is below 1."""
         if not self.children:
             yield self, total
             return
@@ -97,8 +98,8 @@ class QuantileCutter:
     A value with more rows than an even bin gets a bin of its own; the others are divided evenly
     (compressed histograms: Poosala, Ioannidis, Haas, Shekita, SIGMOD 1996).
 
-    interval   of the column, which the tree halves
-    scale      of the noise of a count that is measured with all shares
+    interval   values of the column, which the tree halves
+    scale      noise scale of a count on which a session spends all of its ε
     """
 
     interval: Coordinate
@@ -107,7 +108,7 @@ class QuantileCutter:
     scale: float
 
     def cut(self, session: TreeSession) -> NoisyBins | None:
-        """Spend the whole session, and return the bins that its noisy counts give.
+        """Spend all of a session's ε; return bins of about equal numbers of rows.
 
         None if the noisy number of rows is at most MIN_NODE_SCALES noise scales.
         """
@@ -139,8 +140,8 @@ class QuantileCutter:
             )
 
     def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:
-        """Measure undivided boxes again with their remaining ε, and average the two answers by
-        inverse variances, which are in proportion to the squares of the shares."""
+        """Measure boxes again with all of their remaining ε, and set their rows to the mean of
+        both answers, weighted by inverse variances: the squares of the shares."""
         if not boxes:
             return
         # All boxes are children of one step.
@@ -151,7 +152,8 @@ class QuantileCutter:
             box.rows = (box.rows * first + rows * second) / (first + second)
 
     def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
-        """Return the ``id`` of boxes to divide: the fullest, above noise and wider than a unit."""
+        """Return the ``id`` of the boxes to divide: at most MAX_DIVIDED_NODES, the fullest ones
+        that are wider than a unit and have more rows than noise."""
         open_ = {id(box) for box in among}
         boxes = [
             (rows, box)
@@ -168,7 +170,7 @@ class QuantileCutter:
         return width * box.length / (self.unit * (1 << BITS))
 
     def _value(self, position: float) -> float:
-        """Return the column's value at a position, which is counted in the tree's finest boxes."""
+        """Return the column's value at a position, given as a number of the tree's finest boxes."""
         width = self.interval.upper - self.interval.lower
         return self.interval.lower + position / (1 << BITS) * width
 
@@ -224,7 +226,8 @@ class QuantileCutter:
         return float(steps * Decimal(repr(self.unit)))
 
     def _pieces(self, leaves: list[tuple[_Box, float]], cuts: tuple[float, ...]) -> Pieces:
-        """Return pieces (start, rows) of the bins, of which the least even are split."""
+        """Return pieces (start, rows) of the bins: at most MAX_PIECES, made by dividing the piece
+        whose rows lie least evenly."""
         starts = [self._value(box.start) for box, _ in leaves]
         cumulated = np.concatenate([[0.0], np.cumsum([row_count for _, row_count in leaves])])
         places = np.array([*starts, self.interval.upper])

@@ -29,9 +29,9 @@ class NearestCentre:
     """A rule that assigns every row to its nearest released centre.
 
     columns   numeric attributes, d of them
-    centres   fixed-point coordinates, k rows of d whole numbers in [−2^16, 2^16]
-    weights   d public whole numbers in 0..1024: half-widths relative to the largest,
-              so that distances are those of the data's own units
+    centres   fixed-point coordinates: k tuples of d integers in [−2^16, 2^16]
+    weights   d public integers in 0..1024: the columns' half-widths relative to the largest, so
+              that distances are in proportion to those in data units
     """
 
     columns: tuple[str, ...]
@@ -40,12 +40,13 @@ class NearestCentre:
 
     @classmethod
     def of(cls, columns: tuple[str, ...], centres: FloatArray, box: Sequence[Coordinate]) -> Self:
-        """Return the rule of centres (k, d) in data units; those outside the box are moved into it.
+        """Return the rule for centres (k, d) in data units; those outside the box are moved into
+        it.
 
         box   declared interval of each column
 
-        Weights are half-widths in integer parts of the widest, as fine as keeps floats exact,
-        without their common factor.
+        A weight is a half-width as an integer part of the widest, as fine as floats compute
+        exactly (``fits_floats``), without the common factor of all.
 
         >>> rule = NearestCentre.of(("x",), np.array([[7.5]]), [Coordinate(0, 10)])
         >>> rule.centres, rule.weights
@@ -112,7 +113,8 @@ class NearestCentre:
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation unless this rule is exact, with an int radius for each centre."""
+        """Raise BoundaryViolation unless ``require_exact`` takes this rule, and each centre has a
+        radius from 1 to 2^47 − 1."""
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
@@ -171,7 +173,8 @@ _MAX_COLUMNS = 1 << 16
 class PredictedLabel:
     """A rule that predicts a row as positive where Σ_j weights[j][code_j] + intercept > 0.
 
-    positive    codes of ``target`` that are truly positive
+    target      attribute that is predicted
+    positive    codes of ``target`` that count as positive
     columns     attributes with levels or bins; none for the same prediction for every row
     weights     for every column, one integer for each code
     """
@@ -189,8 +192,8 @@ class PredictedLabel:
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless this rule is made of tuples and has an integer weight
-        within ±2^40 for each declared code of each column."""
+        """Raise BoundaryViolation unless this rule is valid: tuples, different columns, and an
+        integer weight within ±2^40 for each declared code of each column."""
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):
@@ -235,9 +238,10 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntArray:
-    """Return the subset number of every row, 0 to subsets − 1, from its coordinates and a salt.
+    """Return the number of the subset of every row, (rows,), 0 to subsets − 1, from a hash of its
+    coordinates and a salt.
 
-    So one row more moves no other; by position, deleting the first would move all.
+    So one row more moves no other row to another subset.
 
     columns   fixed-point coordinates (rows,), in the order of the rule's columns
     salt      public, 0 … 2^63 − 1
@@ -250,6 +254,8 @@ def subset_of(columns: Sequence[NDArray[Any]], salt: int, subsets: int) -> IntAr
 
 def hash_of(columns: Sequence[NDArray[Any]], salt: int) -> NDArray[np.uint64]:
     """Return a 64-bit hash of every row, (rows,), from its coordinates and a salt.
+
+    columns   coordinates (rows,) of each column, at least one
 
     It is the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), once a column.
     """

@@ -111,9 +111,10 @@ def geometric_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Who
 def refined_noise(
     first: WholeNumbers, scale: Fraction, finer: Fraction, uniform: UniformIntegers
 ) -> WholeNumbers:
-    """Return discrete Laplace noise of a smaller scale, drawn given noise of a larger one.
+    """Return discrete Laplace noise of the smaller scale ``finer``, drawn conditionally on noise of
+    a larger scale.
 
-    first    independent noise of ``scale``
+    first    independent discrete Laplace noise of ``scale``
     finer    scale of the returned noise, below ``scale``
 
     With q = e^(−1/scale) and p = e^(−1/finer), discrete Laplace noise of ``scale`` is Z + V for Z
@@ -269,7 +270,8 @@ def bernoulli_exp(
 
 
 def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> WholeNumbers:
-    """Return the accepted draws of one-sided geometric noise, ⌊(U + n·V) / d⌋.
+    """Return draws of geometric noise of ``scale``, ⌊(U + n·V) / d⌋: the accepted ones of
+    ``proposals``, about 1 − 1/e of them.
 
     With scale = n / d, U + n·V is geometric with scale n: U has probability ∝ exp(−U/n) by
     rejection, V counts whole factors e^(−1). Dividing by d and rounding down gives scale n / d.
@@ -302,7 +304,7 @@ def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbe
 
 
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
-    """Return the first ``size`` accepted draws among independent proposals, made in blocks.
+    """Return the first ``size`` accepted draws among independent proposals, drawn in blocks.
 
     attempt   number of proposals → those accepted: at least about 1 − 1/e of them, so that 7/4 of a
               block mostly suffice in one attempt

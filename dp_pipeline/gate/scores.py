@@ -30,7 +30,7 @@ _UNREACHABLE = np.int64(-(1 << 60))
 
 
 class Score(Protocol):
-    """A function of one exact contingency table, and the most that one protected unit moves it.
+    """A score of one exact contingency table, with its sensitivity to one protected unit.
 
     kind   name of the formula in transcripts, which never changes
     """
@@ -38,13 +38,17 @@ class Score(Protocol):
     kind: ClassVar[str]
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a table that the score is not defined for."""
+        """Raise BoundaryViolation if the score is not defined for tables of a shape."""
 
     def score(self, table: IntArray) -> int:
         """Return the score of an exact table of counts, in 1/2^16 of a row or bit."""
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the largest |score − score'| over neighbours that differ by one unit's rows."""
+        """Return the sensitivity: the largest |score − score'| over neighbours.
+
+        rows_per_unit   rows that neighbours differ by; BoundaryViolation for a number that the
+                        score has no proof for
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,10 +82,13 @@ class DependenceScore:
 
     @classmethod
     def of_product(cls, noisy_rows: float, noisy_left: ArrayLike, noisy_right: ArrayLike) -> Self:
-        """Return the score whose prediction is independence, by a released row count and shares.
+        """Return the score against the prediction that two attributes are independent.
 
-        All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and
-        products above 2^46 rows.
+        noisy_rows                number of rows, as released
+        noisy_left, noisy_right   released shares of the levels of each attribute
+
+        All three are public, so floats are allowed. BoundaryViolation for NaN, infinity and a
+        predicted cell above 2^46 rows.
         """
         with np.errstate(all="ignore"):  # ``of_shares`` refuses an overflow
             shares = np.outer(np.asarray(noisy_left), np.asarray(noisy_right))
@@ -89,7 +96,10 @@ class DependenceScore:
 
     @classmethod
     def of_shares(cls, noisy_rows: float, shares: NDArray[np.float64]) -> Self:
-        """Return the score whose prediction is ``noisy_rows`` times a table of released shares."""
+        """Return the score against the prediction ``noisy_rows`` times a table of released shares.
+
+        BoundaryViolation as for ``of_product``.
+        """
         with np.errstate(all="ignore"):  # the next line refuses an overflow
             product = UNIT * noisy_rows * shares
         if not np.all(np.abs(product) <= 2.0**62):
@@ -100,7 +110,6 @@ class DependenceScore:
         return cls(np.rint(product).astype(np.int64))
 
     def score(self, table: IntArray) -> int:
-        """Return G of an exact table of the shape of ``expected``."""
         counts = _counts(table, self)
         # Every term below is at most 2^61 / size and their sum at most 2^61; else Python integers.
         most = max(UNIT * int(counts.max(initial=0)), max_abs(self.expected))
@@ -111,7 +120,6 @@ class DependenceScore:
         return int(np.abs(UNIT * wide - expected).sum())
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation for a shape other than that of ``expected``."""
         if shape != self.expected.shape:
             raise BoundaryViolation(
                 f"The table of a dependence score must have shape {self.expected.shape}, not "
@@ -119,7 +127,6 @@ class DependenceScore:
             )
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity: 2^16 for each row."""
         return UNIT * _rows(rows_per_unit)
 
 
@@ -148,7 +155,6 @@ class Independence:
     kind: ClassVar[str] = "independence"
 
     def score(self, table: IntArray) -> int:
-        """Return U of an exact table, between its first axis and all others."""
         counts = _two_sides(table, self)
         # Up to n = 2^30 every product below is at most 2^60 and their sum at most 2^61.
         fits = int(counts.max(initial=0)) * counts.size <= 2**30
@@ -163,7 +169,6 @@ class Independence:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity: 2·2^16 for each row, plus 1 for rounding."""
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
@@ -192,7 +197,6 @@ class Purity:
     kind: ClassVar[str] = "purity"
 
     def score(self, table: IntArray) -> int:
-        """Return S of an exact table: the first axis is the child, the others its parents."""
         counts = _two_sides(table, self)
         # Up to 2^23 rows a cell, every product below is at most 2^61.
         fits = int(counts.max(initial=0)) * counts.shape[0] <= 2**23
@@ -205,7 +209,6 @@ class Purity:
         _require_axes(shape)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity: 2^15 for each row."""
         return UNIT // 2 * _rows(rows_per_unit)
 
 
@@ -254,7 +257,8 @@ class MutualInformation:
             )
 
     def score(self, table: IntArray) -> int:
-        """Return n·I of an exact table of ``rows`` rows, between its first axis and all others."""
+        """Return n·I of an exact table, in 1/2^16 bit; BoundaryViolation unless it counts ``rows``
+        rows."""
         counts = _two_sides(table, self)
         if int(counts.sum()) != self.rows:
             raise BoundaryViolation(
@@ -264,7 +268,6 @@ class MutualInformation:
         return _bits(counts) + _bits(np.array([self.rows])) - sum(margins)
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity for one replaced row: ⌈2^16·Δ↔⌉ + 9."""
         _require_one_replaced(rows_per_unit)
         n = self.rows
         if n < 2:
@@ -307,7 +310,6 @@ class FScore:
             )
 
     def score(self, table: IntArray) -> int:
-        """Return F of an exact table whose first axis is the child, in 1/2^16 row."""
         counts = zero_counts, one_counts = _two_sides(table, self)
         n = int(counts.sum())
         most_ones = _most_ones(zero_counts, one_counts, (n + 1) // 2)
@@ -316,7 +318,6 @@ class FScore:
         return -UNIT // 2 * int(missing.min())
 
     def linf(self, rows_per_unit: int) -> int:
-        """Return the sensitivity for one replaced row: 2^16."""
         _require_one_replaced(rows_per_unit)
         return UNIT
 
@@ -341,7 +342,7 @@ def _counts(table: IntArray, score: Score) -> IntArray:
 
 
 def _two_sides(table: IntArray, score: Score) -> IntArray:
-    """Return the checked counts as a matrix: the first axis, and all others together."""
+    """Return a checked table as a matrix: the first axis, and all other axes as one."""
     counts = _counts(table, score)
     return counts.reshape(counts.shape[0], prod(counts.shape[1:]))
 
@@ -351,7 +352,8 @@ def _bits(counts: IntArray) -> int:
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Return, for every sum k0 ≤ ``half`` of zero counts, the most k1 of the other cells' ones."""
+    """Return the most ones outside of a set of parents' cells, by the zeros in the set: 0, 1, …,
+    ``half`` or more; ``_UNREACHABLE`` or little more where no set has that many zeros."""
     most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):
@@ -371,7 +373,7 @@ def _require_axes(shape: tuple[int, ...]) -> None:
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:
-    """Raise BoundaryViolation unless neighbours replace one row, and so differ by two rows."""
+    """Raise BoundaryViolation unless ``rows_per_unit`` is 2: neighbours that replace a row."""
     if _rows(rows_per_unit) != 2:
         raise BoundaryViolation(
             "This score needs neighbours that differ by 2 rows, as with `relation: replace_one` "

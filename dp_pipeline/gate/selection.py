@@ -70,7 +70,10 @@ class ScoreSession:
         return f"{type(self).__name__}({len(self._scores)} candidates)"
 
     def measure_all(self, *, amount: Fraction) -> IntArray:
-        """Charge once and return all noisy scores, (m,), in order: Δ1 = Σ Δ_i, Δ2² = Σ Δ_i²."""
+        """Charge once and return the noisy scores of all candidates, (m,), in their order.
+
+        Δ1 = Σ Δ_i for an ε, Δ2² = Σ Δ_i² for a ρ.
+        """
         moves = self._moves.values()
         query = self._executor.vector_query(
             f"scores of {len(moves)} tables",
@@ -81,9 +84,9 @@ class ScoreSession:
         return self._executor.charge_and_answer(query, ("scores", self._digest), self._exact)
 
     def measure_together(self, *, epsilon: Fraction) -> IntArray:
-        """Charge ε and return all noisy scores, (m,), by the L∞ mechanism: Δ∞ = max Δ_i.
+        """Charge ε and return the noisy scores of all candidates, (m,), by the L∞ mechanism.
 
-        For equal Δ_i the noise of each is less than half of that of ``measure_all``.
+        Δ∞ = max Δ_i. For equal Δ_i the noise of each is less than half of that of ``measure_all``.
         """
         moves = self._moves.values()
         words = f"scores of {len(moves)} tables together"
@@ -93,7 +96,8 @@ class ScoreSession:
         )
 
     def measure_total(self, *, amount: Fraction) -> int:
-        """Charge once and return the noisy sum of all scores, clipped before: Δ = Σ Δ_i."""
+        """Charge once and return the noisy sum of all scores, with Δ = Σ Δ_i; the exact sum is
+        clipped to ±MAX_SCORE."""
         most = sum(self._moves.values())
         words = f"total of the scores of {len(self._scores)} tables"
 
@@ -114,10 +118,13 @@ class ScoreSession:
         amount: Fraction,
         penalties: Mapping[Names, int] | None = None,
     ) -> Names:
-        """Charge once and return the candidate with a nearly highest score − penalty.
+        """Charge once and return the attributes of a candidate with a nearly highest score −
+        penalty.
 
+        words       what is chosen, for the charge
         among       attributes of the candidates to choose from; Δ∞ = max Δ_i of them
-        penalties   public integers in 1/2^16 row; 0 where none is given
+        amount      the charge, in the release's currency: ε or ρ
+        penalties   attributes → public integer in 1/2^16 row; 0 where none is given
         """
         names = tuple(among)
         places = self._positions(names)
@@ -132,8 +139,6 @@ class ScoreSession:
         return names[int(self._executor.charge_and_answer(query, key, count))]
 
     def _positions(self, names: Sequence[Names]) -> list[int]:
-        """Return the positions of some candidates; BoundaryViolation unless they are one or more
-        different ones."""
         is_repeated = len(set(names)) < len(names)
         if not names or is_repeated or not set(names) <= set(self._places):
             fault = "one is repeated" if is_repeated else "one has no score"
@@ -144,9 +149,9 @@ class ScoreSession:
         return [self._places[name] for name in names]
 
     def _offsets(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return a penalty for each candidate, in their order, 0 where none is given.
+        """Return the penalty of every candidate of the session, in their order; 0 by default.
 
-        BoundaryViolation for another table, and unless all are integers within ±2^61.
+        BoundaryViolation for a penalty of no candidate, or that is no integer within ±2^61.
         """
         values = dict(penalties)
         if not all(type(value) is int and abs(value) <= MAX_SCORE for value in values.values()):

@@ -38,7 +38,8 @@ def expected_above_threshold(cells: int, threshold: int, scale: Fraction) -> flo
 def threshold_binomial(
     cells: int, threshold: int, scale: Fraction, uniform: UniformIntegers
 ) -> int:
-    """Return an exact draw from Binomial(cells, P(X ≥ threshold)), X discrete Laplace noise.
+    """Return an exact draw of the number of ``cells`` whose noise reaches ``threshold``, that is
+    from Binomial(cells, P(X ≥ threshold)), X discrete Laplace noise of ``scale``.
 
     cells      up to 2^62
     threshold  from 1 to 2^32 scales

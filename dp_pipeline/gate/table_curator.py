@@ -118,8 +118,9 @@ class TableCurator:
 
         groupings   attribute → the released group of each level
 
-        Its domain has no constraints. Every row is recoded by itself, so one row more is still one
-        row more: all proofs hold. BoundaryViolation for groups that are not 0, 1, … in order.
+        The new curator's domain has no constraints. Every row is recoded by itself, so one row more
+        is still one row more: all proofs hold. BoundaryViolation for groups that are not 0, 1, … in
+        order.
         """
         checks.require_groupings(self._domain, groupings)
         grouped = {name: grouping.of(self._domain[name]) for name, grouping in groupings.items()}
@@ -130,7 +131,8 @@ class TableCurator:
         return self._recoded(counter, domain, ("groups", groupings))
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Self:
-        """Return a curator of the same rows and budget, with attributes derived from others.
+        """Return a curator of the same rows and budget, with additional attributes, each derived
+        from other attributes of the row.
 
         derived   new name → the attributes that it is derived from, and the public or released rule
 
@@ -172,7 +174,8 @@ class TableCurator:
         return self._executor.charge_and_answer(query, key, count)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
-        """Charge ε and return the noisy marginal over ``attributes``; of (), the number of rows.
+        """Charge ε and return the noisy marginal over ``attributes``; () stands for the number of
+        rows.
 
         ``refine`` may refine it. ⊕ one row is in one cell: Δ1 = 1 a row.
         """
@@ -202,9 +205,10 @@ class TableCurator:
         return NoisyNumber(float(answer), float(query.spend.scale), "rows")
 
     def tabulate(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Charge all amounts, then return the noisy marginals from one scan of the rows, in order.
+        """Charge all amounts, then return the noisy marginals, in the order of ``amounts``, from
+        one scan of the rows.
 
-        amounts   attributes → ε or ρ; () is the number of rows
+        amounts   attributes → ε or ρ; () stands for the number of rows
 
         ``refine`` may refine them. ⊕ one row is in one cell of every table: Δ1 = Δ2 = 1 a row, with
         discrete Laplace noise for an ε, Gaussian for a ρ.
@@ -259,7 +263,8 @@ class TableCurator:
         return records
 
     def measure_pairs(self, amounts: Mapping[str, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Charge all amounts, then return noisy tables of pairs of parts by unit size, in order.
+        """Charge all amounts, then return noisy tables of the pairs of parts within a unit, by unit
+        size, in the order of ``amounts``.
 
         amounts   attribute of a part with k levels → ε or ρ of its table (c, k, k), for c sizes
 
@@ -298,7 +303,8 @@ class TableCurator:
         )
 
     def refine(self, amounts: Mapping[Names, Fraction]) -> tuple[NoisyMarginal, ...]:
-        """Charge all amounts, then return marginals measured before with less noise, in order.
+        """Charge all amounts, then return earlier marginals with less noise, in the order of
+        ``amounts``.
 
         amounts   attributes → ε or ρ in addition to what was paid for their marginal
 
@@ -359,7 +365,9 @@ class TableCurator:
     def choose(self, words: str, candidates: Mapping[Names, Score], *, epsilon: Fraction) -> Names:
         """Charge once and return the attributes of a candidate table with a nearly highest score.
 
-        epsilon   the charge, in the release's currency: ε or ρ; Δ∞ = max Δ_i
+        words        what is chosen, for the charge
+        candidates   attributes → the score of their table
+        epsilon      the charge, in the release's currency: ε or ρ; Δ∞ = max Δ_i
         """
         return self.open_scores(candidates).choose(words, tuple(candidates), amount=epsilon)
 
@@ -368,19 +376,19 @@ class TableCurator:
 
         candidates   attributes → the score of their table
 
-        Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for a score that needs a public
-        number of rows where it is not public.
+        Proofs: ``gate.scores``, ``ScoreSession``. BoundaryViolation for no candidate, an undefined
+        score, and a score that needs a public number of rows where that number is not public.
         """
         if any(isinstance(score, PUBLIC_ROW_SCORES) for score in candidates.values()):
             self._require_public_rows("scores")
         return ScoreSession(candidates, self._executor, domain=self.domain, distance=self.distance)
 
     def public_rows(self) -> int:
-        """Return the exact number of rows, without a charge, if all neighbours have as many.
+        """Return the exact number of rows, without a charge; BoundaryViolation, before a row is
+        counted, unless it is public.
 
-        Under ``replace_one`` with one row a person, a neighbour has another row, not one more. This
-        is about prepared rows, and preparation could drop a replaced row: so benchmark rows alone
-        allow it. BoundaryViolation for all others, before a row is counted.
+        It is public for benchmark rows under ``replace_one`` with one row a person: a neighbour has
+        another row, not one more. Of sensitive rows, preparation could drop a replaced row.
         """
         self._require_public_rows("number of rows")
         return int(
@@ -402,7 +410,7 @@ class TableCurator:
     def measure_marginal_error(
         self, released: dict[Names, IntArray], *, epsilon: Fraction
     ) -> IntArray:
-        """Charge ε and return the noisy total error of m released marginals, shape ().
+        """Charge ε and return the noisy sum of the L1 errors of m released marginals, shape ().
 
         released   attributes → int64 q ≥ 0 of the marginal's shape, Σ q = 2^16
 
@@ -434,7 +442,7 @@ class TableCurator:
     def sparse_table(
         self, attributes: tuple[str, ...], *, threshold: int, epsilon: Fraction
     ) -> SparseTable:
-        """Charge ε and return all cells whose noisy count is at least ``threshold``.
+        """Charge ε and return the cells of a table whose noisy count is at least ``threshold``.
 
         attributes   one or more, with at most 2^62 cells together
         threshold    integer ≥ 1 that at most 2^20 empty cells reach on average
@@ -460,7 +468,8 @@ class TableCurator:
         return SparseTable(attributes, shape, cells_above, threshold, spend.scale)
 
     def measure_mistakes(self, rule: PredictedLabel, *, epsilon: Fraction) -> IntArray:
-        """Charge ε and return the noisy numbers of rows predicted rightly and wrongly, (2,).
+        """Charge ε and return the noisy numbers of rows that a rule predicts correctly and
+        incorrectly, (2,).
 
         ⊕ one row is predicted rightly or wrongly: Δ1 = 1 a row.
         """
@@ -474,7 +483,8 @@ class TableCurator:
 
 
 def error_shift(marginals: int) -> int:
-    """Return how many low bits of a total error of marginals to drop, so that a row adds ≤ 2^26.
+    """Return how many low bits to drop of a sum of errors of that many marginals, so that one row
+    moves the rest by at most 2^26.
 
     >>> error_shift(511), error_shift(512), error_shift(2000)
     (0, 1, 2)

@@ -44,7 +44,7 @@ def pack_texts(texts: tuple[bytes, ...]) -> IntArray:
 
 
 def unpack_texts(array: IntArray) -> tuple[tuple[bytes, ...], IntArray]:
-    """Return the texts that ``pack_texts`` packed, and the numbers after them.
+    """Return the texts that ``pack_texts`` packed, and the numbers that follow them.
 
     >>> unpack_texts(np.array([2, 1, 2, 97, 98, 99, 7, 8]))
     ((b'a', b'bc'), array([7, 8]))
@@ -78,7 +78,8 @@ def noise_bound(scale: Fraction, delta: Fraction) -> int:
 
 
 def gaussian_noise_bound(sigma2: Fraction, chance: Fraction) -> int:
-    """Return ⌈√(2σ²·ln(1/chance))⌉, which Gaussian noise reaches with at most that chance.
+    """Return ⌈√(2σ²·ln(1/chance))⌉, which Gaussian noise of variance σ² reaches with probability
+    ``chance`` at most.
 
     >>> gaussian_noise_bound(Fraction(100), Fraction(1, 1000))
     38
@@ -120,7 +121,8 @@ class TextRule:
         return Fraction(self.threshold, self.weights[0])
 
     def select(self, exact: IntArray, noise: NoiseSource) -> IntArray:
-        """Draw noise and return the texts that are released, packed in the order of their bytes.
+        """Draw noise and return the at most ``most`` texts with the largest noisy weights from
+        ``threshold`` on, packed by ``pack_texts`` in the order of their bytes.
 
         exact   texts and their weights, as ``UndeclaredCounter.texts`` returns them
         """
@@ -140,7 +142,7 @@ class TextRule:
 
 
 def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSource) -> IntArray:
-    """Return independent discrete Laplace noise within ±most, drawn by rejection.
+    """Return ``size`` independent draws of discrete Laplace noise given that it is within ±most.
 
     Rejection depends on the noise alone, so its time depends on no row.
     """
@@ -155,12 +157,14 @@ def draw_truncated_laplace(size: int, scale: Fraction, most: int, noise: NoiseSo
 def text_rule(
     words: str, *, rows: int, persons: int, epsilon: Fraction, delta: Fraction, most: int
 ) -> TextRule:
-    """Return the one of two proven rules by which fewer persons must share a released text.
+    """Return the rule by which the fewest persons must share a text for its release: that of
+    truncated Laplace noise or, where a person may have several rows, that of Gaussian noise.
 
-    words     what the charge is for
-    rows      rows that one person can have
-    persons   persons that neighbours differ by: 1, or 2 where one is replaced by another
-    most      texts to release, at most
+    words            what is released, for the charge
+    rows             rows that one person can have
+    persons          persons that neighbours differ by: 1, or 2 where one is replaced by another
+    epsilon, delta   the charge
+    most             texts to release, at most
 
     For all neighbours D and D', P(D releases S) ≤ e^ε · P(D' releases S) + δ for every set S of
     answers. BoundaryViolation for a scale above 2^55.
@@ -247,7 +251,7 @@ def _gaussian_rule(
 
 
 def _blocks(rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (first, last) of a person's text count: 1; 2 to 3; 4 to 7; … to ``rows``."""
+    """Yield ranges (first, last) that divide 1 to ``rows``: 1; 2 to 3; 4 to 7; …"""
     first = 1
     while first <= rows:
         yield first, min(2 * first - 1, rows)
@@ -255,7 +259,8 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
 
 
 def parse_texts(array: IntArray) -> tuple[str, ...]:
-    """Return the released texts that an answer holds; BoundaryViolation for any other array."""
+    """Return the texts that a packed answer of ``TextRule.select`` holds; BoundaryViolation for any
+    other array."""
     texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation(

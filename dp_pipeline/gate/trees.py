@@ -56,15 +56,17 @@ class TreeSession:
         """Spend shares of each node; return noisy row counts of the boxes below it, (m, 2^bits).
 
         nodes    different frontier nodes, m of them; bits = 0 counts the nodes themselves
-        shares   int64 (m,), each from 1 to the node's remaining ones; noise scale
-                 SHARES·distance/(s·ε)
+        shares   int64 (m,), each from 1 to the node's remaining shares; s of them give noise of
+                 scale SHARES·distance/(s·ε)
 
-        The boxes replace their node on the frontier. BoundaryViolation for other nodes or shares.
+        The boxes replace their node on the frontier, each with its remaining shares.
+        BoundaryViolation for other nodes or shares.
         """
         return self.expand_all([Expansion(nodes, bits, shares)])[0]
 
     def expand_all(self, expansions: Sequence[Expansion]) -> list[IntArray]:
-        """Return what ``expand`` returns for each expansion in order, from one scan of the rows."""
+        """Spend shares for all expansions, then return the noisy row counts of each, in order, from
+        one scan of the rows."""
         # Shares are taken before the scan, like charges, even if it fails.
         for expansion in expansions:
             self._take(expansion)
@@ -111,7 +113,7 @@ class TreeSession:
         )
 
     def require_all_spent(self) -> None:
-        """Raise BoundaryViolation unless every path has spent exactly ε."""
+        """Raise BoundaryViolation unless every path of the tree has spent all of its ε."""
         if self._left.any():
             raise BoundaryViolation(
                 "Every path of a tree must spend its whole ε before the tree is closed, but "
@@ -158,7 +160,9 @@ class TreeSession:
 
 
 def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
-    """Return the noise scale for the splits of a β-way tree, λ = L·(2β − 1)/((β − 1)·ε).
+    """Return the scale of the noise that decides the splits of a tree, λ = L·(2β − 1)/((β − 1)·ε).
+
+    fan, distance   β, the children of a box, and L, the rows that neighbours differ by
 
     >>> split_scale(fan=4, distance=1, epsilon=Fraction(1))
     Fraction(7, 3)
@@ -167,9 +171,9 @@ def split_scale(*, fan: int, distance: int, epsilon: Fraction) -> Fraction:
 
 
 def decay(*, fan: int, scale: Fraction) -> int:
-    """Return δ, the rows that each level subtracts from a box's count, an integer ≥ λ·ln β.
+    """Return δ ≥ λ·ln β, the number of rows that a box's count loses for each level above it.
 
-    fan, scale   β and λ
+    fan, scale   β, the children of a box, and λ, the scale of the noise
 
     >>> decay(fan=4, scale=Fraction(7, 3))
     4
@@ -211,7 +215,7 @@ class SplitSession:
         self._allowed = Prefixes.root().keys
 
     def split(self, nodes: Prefixes) -> np.ndarray:
-        """Return a mask of the nodes to split, bool (m,); their children may be decided next.
+        """Decide which nodes to split; return a mask of them, bool (m,).
 
         nodes   the root, or children of split nodes, each once; BoundaryViolation for others
         """
@@ -245,9 +249,9 @@ class SplitSession:
 
 
 def pyramid(finest: IntArray) -> list[IntArray]:
-    """Return sums of a grid of 2^h cells an axis: grids of 1, 2, 4, … 2^h cells an axis.
+    """Return the sums of a grid over ever smaller blocks: grids of 1, 2, 4, … 2^h cells an axis.
 
-    BoundaryViolation for any other shape.
+    BoundaryViolation for a grid of another shape than 2^h cells on every axis.
 
     >>> [level.tolist() for level in pyramid(np.array([[1, 0], [2, 4]]))]
     [[[7]], [[1, 0], [2, 4]]]
@@ -268,7 +272,7 @@ def pyramid(finest: IntArray) -> list[IntArray]:
 
 
 class NodeLevels:
-    """The exact, sealed counts of quadtree nodes at all heights, from one scan of the rows."""
+    """The exact, sealed counts of the quadtree nodes of all levels, from one scan of the rows."""
 
     def __init__(self) -> None:
         self._levels: dict[tuple[tuple[str, ...], int], list[Sealed]] = {}
@@ -278,7 +282,7 @@ class NodeLevels:
     ) -> Sealed:
         """Return the sealed exact numbers of rows of quadtree nodes, (m,), in their order.
 
-        depth   height of the finest grid, which the first call counts
+        depth   levels of the tree below the root; the first call with it counts the last level
         """
         if (columns, depth) not in self._levels:
             finest = counter.grid(columns, 1 << depth).open_at_the_gate()
