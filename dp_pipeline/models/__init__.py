@@ -42,13 +42,15 @@ the entry points ``dp_pipeline.models``. A model of another package is handed a 
 
 
 def build_model(spec: DatasetSpec, name: str) -> Model:
-    """Return the model that a data set declares, checked against its attributes.
+    """Return the model that a data set declares under a name, with its parameters checked.
 
-    A declared ``nominal_rows`` or ``label`` is passed to every model that has such a parameter,
-    and the label and all ``targets`` are the workload of a model that has one and declares none.
-    What is still to be discovered counts as wide as it may become. DeclarationError on data to be
-    released for a method that costs another ε than was requested, or has none, and for models that
-    cost more ρ together than the ceiling.
+    The data set's ``nominal_rows`` and ``label`` are defaults of parameters of these names. Its
+    label and ``targets`` count more in a model with a ``workload``, unless one is declared.
+    Attributes that are still to be discovered count with the most levels that they may get.
+
+    DeclarationError for an unknown or undeclared name, and for parameters that do not fit the data
+    set. On sensitive rows also for a model that does not guarantee the requested ε, and with a δ
+    for models that together cost more ρ than the ceiling.
     """
     spec = spec.widest
     model = _build(spec, name)
@@ -58,7 +60,10 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
 
 
 def require_units_released(model: Model, domain: Domain, *, of: str) -> None:
-    """Raise DeclarationError if units have parts but the model releases only rows."""
+    """Raise DeclarationError if protected units have parts but the model releases only rows.
+
+    of   beginning of the message, which says whose model it is
+    """
     if domain.parts is not None and not model.releases_units:
         raise DeclarationError(
             f"{of}: the protected units have parts, so the model must be one_shot, which releases "
@@ -109,10 +114,8 @@ def _build(spec: DatasetSpec, name: str) -> Model:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise DeclarationError if the prices of all models, in ρ, exceed the ceiling.
-
-    The parser checks pure ε. Each release is charged in whole nano-ρ, which a sum of exact squares
-    does not show.
+    """Raise DeclarationError if the prices of everything declared, each rounded as it is charged,
+    exceed the ceiling of a data set in ρ; the parser checks one in ε.
     """
     nano_rho = sum(nano_epsilon(price) for price in _prices(spec))
     by_window = spec.within == "window"
@@ -131,14 +134,15 @@ def _require_ceiling(spec: DatasetSpec) -> None:
 def price_of_everything(spec: DatasetSpec) -> Fraction:
     """Return the price of everything declared, discovery included, in the population's currency.
 
-    Published variants count by their claims; those without a finite ε cost nothing.
+    A published variant costs the ε that it really spends, or nothing if no finite ε holds.
     """
     return sum(_prices(spec), Fraction(0))
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Return the prices of discovery and of every model at every ε or, with windows, of every
-    publication, times the windows it spans."""
+    """Return the prices, in the population's currency, of discovery and of every model at every ε.
+
+    With windows it is every publication instead, times the number of windows that it spans."""
     releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
         releases = [(each.model, each.epsilon, each.span) for each in spec.publications]

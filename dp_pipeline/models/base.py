@@ -39,10 +39,10 @@ class PrivacyGuarantee:
     """The privacy that a model guarantees for a requested ε.
 
     kind      ``dp``, or ``not-dp`` for a published method without a finite ε
-    epsilon   sum over its noisy answers, at the δ of ``currency`` if there is one; for ``not-dp``
-              no ε of the whole
-    reason    why the requested ε does not hold; empty when it does
-    currency  currency that its noise is accounted in
+    epsilon   ε that the release costs in all, at the δ of ``currency`` if there is one; for
+              ``not-dp`` only the requested one
+    reason    why the model must not be used on sensitive rows; empty where it may
+    currency  currency in which the noise is accounted: pure ε, or ρ with its δ
     """
 
     kind: Literal["dp", "not-dp"]
@@ -63,25 +63,25 @@ class PrivacyGuarantee:
 
     @property
     def is_dp(self) -> bool:
-        """Whether ``epsilon`` holds for the whole release."""
+        """Whether the whole release is differentially private at ``epsilon``."""
         return self.kind == "dp"
 
     @property
     def is_plain(self) -> bool:
-        """Whether the requested ε itself holds, as it must where a release may be handed
-        out."""
+        """Whether the requested ε holds without a condition, so that sensitive rows may be
+        released."""
         return not self.reason
 
     def label_state(self, state: str) -> str:
-        """Return the state of a release, with ``composed`` after it where an ε other than the
-        requested one holds, or ``not-dp`` where none holds."""
+        """Return the name of a release's state: as it is where the requested ε holds, else with
+        ``, composed`` at its end, or ``, not-dp`` where no ε holds."""
         if self.is_plain:
             return state
         return f"{state}, composed" if self.is_dp else f"{state}, {self.kind}"
 
     @property
     def composed(self) -> str:
-        """The exact ε that holds for the release, as text; ``none`` if no ε holds."""
+        """The exact ``epsilon`` as text, or ``none`` if no ε holds for the release."""
         return epsilon_text(self.epsilon) if self.is_dp else "none"
 
 
@@ -89,15 +89,15 @@ class Model:
     """A private model, whose fields are its public parameters.
 
     summary           one sentence for lists and the Dagster page
-    accounts_in_rho   whether it accounts in ρ where a δ is declared
+    accounts_in_rho   whether it accounts in ρ where a δ is declared; else always in ε
     needs_delta       whether it cannot run without one
     refines           whether it can make a release less noisy for what is added to its ε, by
                       measuring the same again: then it has ``refine``
     learns            whether it can plan from an earlier window's release: then it has the
                       parameters ``plan_from`` and ``smooth``, and ``fit_after``
     releases_units    whether it can release units with parts
-    uncounted         what it releases if it releases no noisy counts that can be added over
-                      time windows
+    uncounted         what it releases instead of noisy counts that add up over time windows, as
+                      words of a message; ``none`` if it releases such counts
     """
 
     summary: ClassVar[str]
@@ -120,16 +120,15 @@ class Model:
         return PrivacyGuarantee("dp", epsilon)
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
-        """Return whether pure ε has less noise than the ρ that implies ε at δ, as far as
-        declarations tell.
+        """Return whether pure ε is expected to have less noise than the ρ that implies ε at δ.
 
-        The answer is the same at every ε, as a refinement needs it.
+        It depends on the declared domain alone and not on ε, so a refinement keeps the currency.
         """
         return False
 
     def for_targets(self, names: Names, domain: Domain) -> "Model":  # noqa: ARG002
-        """Return the model with more weight on pairs of the attributes that are to be predicted,
-        if it weights pairs and its declaration does not."""
+        """Return a model with more weight on pairs with the attributes ``names``, which are to be
+        predicted; the same model if it has no weights, or declares them itself."""
         return self
 
     def check(self, domain: Domain) -> None:
@@ -146,17 +145,16 @@ class Model:
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Return a release as ``fit`` does, planned by the released tables of an earlier
-        release."""
+        """Return a release as ``fit`` does, planned by the tables of an earlier release."""
         raise NotImplementedError
 
     def refine(
         self, coarse: Released, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Released:
-        """Return a release of the same rows at ``epsilon``, from the answers of one at a smaller ε.
+        """Return a less noisy release of the same rows, at ``epsilon`` in all.
 
-        coarse   the release at the smaller ε, by this model; the curator has its marginals, and a
-                 budget to refine them, all of which is spent
+        coarse   the release at a smaller ε, by this model; the curator has its marginals, and what
+                 ``epsilon`` costs more, all of which is spent on them
         """
         raise NotImplementedError
 
@@ -205,7 +203,10 @@ def prior() -> Any:
 
 
 def require_plan(plans: str, smooths: str) -> None:
-    """Raise DeclarationError if ``smooth`` is declared without ``plan_from``."""
+    """Raise DeclarationError if ``smooth`` is ``true`` but ``plan_from`` is ``nothing``.
+
+    plans, smooths   values of the two parameters ``plan_from`` and ``smooth``
+    """
     if smooths == "true" and plans == NOTHING:
         raise DeclarationError(
             "The parameter `smooth` counts the same boxes or tables again, so it needs `plan_from` "
@@ -216,10 +217,10 @@ def require_plan(plans: str, smooths: str) -> None:
 def guarantee_of(
     model: Model, epsilon: Fraction, delta: Fraction | None = None, *, domain: Domain | None = None
 ) -> PrivacyGuarantee:
-    """Return the guarantee of a model at ``epsilon``, which is that ε unless the model has another.
+    """Return the guarantee of a model that is asked for ``epsilon``.
 
     A model that accounts in ρ guarantees ε at a declared δ; any other one guarantees pure ε.
-    ``domain`` is for a guarantee that depends on the attributes.
+    ``domain`` is needed where the guarantee depends on the attributes.
 
     Raises DeclarationError for a model that needs a δ where none is declared, and for an ε too
     small for a nano-ρ.
@@ -283,8 +284,9 @@ def price(spec: DatasetSpec, guarantee: PrivacyGuarantee) -> Fraction:
 
 
 def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, ...]:
-    """Return the named numeric attributes, or all numeric ones; DeclarationError if there are
-    none."""
+    """Return the named columns, or all numeric attributes if none is named.
+
+    DeclarationError if there are none, for a repeated name, and for one that is not numeric."""
     chosen = columns or domain.numeric
     if not chosen:
         raise DeclarationError(
@@ -302,7 +304,7 @@ def clustering_columns(columns: tuple[str, ...], domain: Domain) -> tuple[str, .
 def planning_units(
     curator: Curator, nominal_rows: int | None, epsilon: Fraction
 ) -> tuple[float, Fraction]:
-    """Return a number of protected units to plan with, and the ε that is left after measuring it.
+    """Return a number of protected units to plan with, at distance 1, and the ε that is left.
 
     Published formulas take the number of rows N where a person is one row. With up to L rows of a
     person, noise is L times as large, so N rows at distance L count as N/L rows at distance 1. N is
@@ -327,8 +329,8 @@ def curators_of(
 ) -> CuratorFactory:
     """Return a function that makes a curator for an accountant, over the rows of a data set.
 
-    counter   None draws nothing: every answer must be in the transcript
-    paid      answers that may be refined; the curator adds its own
+    counter   what counts the rows; with None every answer must be in the transcript
+    paid      answers that may be refined, to which the curator adds its own
     """
     has_parts = spec.domain.parts is not None
     rows = counter
@@ -352,11 +354,12 @@ def curators_of(
 class FitResult:
     """The result of one fit, which a fit at a larger ε may refine.
 
-    spends      every question to the rows; they sum to the budget
-    kind        ``dp``, or ``not-dp`` where anything was disclosed without noise
-    guarantee   its ε, and the amount that its model spent
-    paid        the answers that may be refined, and what was paid for each
-    free_spends the charge for rows that no other charge is about; it adds nothing to the sum
+    spends       the cost of every query to the rows, in all the budget
+    kind         ``dp``, or ``not-dp`` where anything was disclosed without noise
+    guarantee    the guarantee that the model claimed before the fit
+    paid         the answers that may be refined, and what was paid for each
+    free_spends  the cost of counting rows that no other query counts: it adds nothing to the ε of
+                 the release
     """
 
     released: Released
@@ -367,7 +370,10 @@ class FitResult:
     free_spends: tuple[Spend, ...] = ()
 
     def require_guaranteed(self, *, what: str) -> None:
-        """Raise BoundaryViolation unless the fit has the guarantee that was claimed."""
+        """Raise BoundaryViolation if the fit is ``not-dp`` but ``dp`` was claimed, or the reverse.
+
+        what   the fit, in words of the message
+        """
         if self.kind != self.guarantee.kind:
             raise BoundaryViolation(
                 f"The fit of {what} must be {self.guarantee.kind} as its model claims, but it is "
@@ -386,16 +392,17 @@ def fit(
     coarse: FitResult | None = None,
     public: PublicTable | None = None,
 ) -> FitResult:
-    """Fit a model with the budget of its guarantee; BoundaryViolation unless all of it is spent.
+    """Fit a model and return the result; BoundaryViolation unless it spends its budget exactly.
 
-    Clusters get a noisy number of the rows that were left out, which costs nothing more.
+    In pure ε, a new clustering gets a noisy number of the rows that were dropped for a value that
+    is not as declared, at no further cost.
 
     epsilon   the requested ε, for which ``guarantee`` holds
     rng       for post-processing only
-    earlier   the tables of a release that it plans from; None: there is none
-    coarse    a release of the same rows to refine, whose cost is not spent again; ``open_curator``
-              returns a curator with its answers. None: there is none
-    public    public rows that it uses; None: there are none
+    earlier   tables of an earlier release from which to plan, or None
+    coarse    release of the same rows to refine, or None; its cost is not spent again, and
+              ``open_curator`` returns a curator with its answers
+    public    public rows of the same attributes to use, or None
     """
     paid = Fraction(0) if coarse is None else coarse.guarantee.amount
     accountant = Accountant(guarantee.amount - paid, guarantee.currency)

@@ -15,7 +15,7 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans, IdpKMeans
-from dp_pipeline.models.clustering.moved_centres import part_of_the_spread
+from dp_pipeline.models.clustering.moved_centres import measure_relative_spread
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.clusters import Clusters, Synopsis
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
@@ -69,7 +69,7 @@ def unpaid_distance(curator: Curator, epsilon: Fraction, sound: Callable[..., An
     ends = np.array([[one.lower, one.upper] for one in curator.domain.box(columns)])
     whole = Synopsis(columns, ends[:, :1].T, ends[:, 1:].T, np.array([100.0]))
     # Forced answers are small: they speak for nobody here, and for a person in the tree.
-    part_of_the_spread(unpaid(curator), whole, epsilon=10 * epsilon)
+    measure_relative_spread(unpaid(curator), whole, epsilon=10 * epsilon)
     return sound(curator, epsilon)
 
 

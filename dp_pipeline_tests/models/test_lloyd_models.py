@@ -18,7 +18,7 @@ from dp_pipeline.models.clustering.lloyd_kmeans import (
     DplkKMeans,
     DpLloyd,
     IdpKMeans,
-    least_error,
+    best_sizes_share,
     planned_rounds,
 )
 from dp_pipeline_tests import loops
@@ -233,9 +233,9 @@ def test_people_with_many_rows_plan_fewer_rounds() -> None:
 
 def test_the_share_of_the_sizes_is_the_published_one() -> None:
     # c = (8·0.225²)^(1/3) = 0.7399 in two dimensions.
-    assert float(least_error(2)) == pytest.approx(0.7399 / 2.7399, abs=1e-4)
+    assert float(best_sizes_share(2)) == pytest.approx(0.7399 / 2.7399, abs=1e-4)
     sizes, totals = rounds_of(run(DpLloyd(k=3, nominal_rows=1000)))[0]
-    assert sizes / (sizes + totals) == least_error(2)
+    assert sizes / (sizes + totals) == best_sizes_share(2)
 
 
 @pytest.mark.parametrize("k", [100, 500])

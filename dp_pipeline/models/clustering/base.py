@@ -48,7 +48,7 @@ class Clustering(Model):
             )
 
     def lloyd(self, curator: Curator) -> "Lloyd":
-        """Return the questions of noisy rounds in the model's columns; nothing is asked yet."""
+        """Return the queries of k-means in the model's columns; nothing is measured yet."""
         return Lloyd(curator, clustering_columns(self.columns, curator.domain))
 
 
@@ -60,15 +60,15 @@ class SynopsisClustering(Clustering):
     starts: int = integer(10, at_least=1, at_most=1000)
 
     def clusters(self, synopsis: Synopsis, rng: Generator) -> Clusters:
-        """Return the best clusters of ``starts`` runs of weighted k-means on a synopsis, with
-        the synopsis."""
+        """Return the best centres of ``starts`` runs of weighted k-means on a synopsis, with the
+        synopsis."""
         centres = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
         return Clusters(synopsis.columns, centres, synopsis)
 
 
 def cells_per_axis(units: float, epsilon: float, dimensions: int) -> int:
     """Return the cells on each axis of a grid, ⌊M^{1/d}⌋ with M = (units·ε/10)^{2d/(2+d)}; at least
-    1, within the gate's cap.
+    1, and at most ``MAX_GRID_CELLS`` cells in all.
 
     >>> cells_per_axis(100_000, 1.0, 2)
     100
@@ -92,13 +92,14 @@ class NoisyMeans:
     sizes: FloatArray
 
     def clusters(self) -> Clusters:
-        """Return the clusters of the first subset, which is all rows where there is only one."""
+        """Return centres and sizes of the first subset, which is all rows if it is the only one."""
         return Clusters(self.columns, self.centres[0], sizes=self.sizes[0])
 
 
 @dataclass(frozen=True)
 class Lloyd:
-    """Noisy rounds of Lloyd's algorithm in some columns, which start from a noisy grid."""
+    """The private queries of k-means in some columns: a noisy grid, and noisy rounds of Lloyd's
+    algorithm."""
 
     curator: Curator
     columns: tuple[str, ...]
@@ -108,7 +109,8 @@ class Lloyd:
         return self.curator.domain.box(self.columns)
 
     def grid(self, *, units: float, epsilon: Fraction) -> Synopsis:
-        """Return the noisy boxes of a grid whose number of cells suits the rows at this ε.
+        """Measure the cells of a grid, as many as suit the rows at this ε; return them as noisy
+        boxes.
 
         units   number of rows, divided by the most rows of a person
 
@@ -133,13 +135,14 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy means of the rows nearest to each centre, as noisy totals over noisy
-        sizes.
+        """Measure the rows nearest to each centre; return their noisy means, which are noisy totals
+        over noisy sizes.
 
-        centres       (m, k, d) in data units, one set a subset of the rows; rounded to fixed
-                      point, and to the box, before rows are assigned to them
-        sizes_share   share of ε for the sizes; the totals get the rest. None: that which gives a
-                      size, in rows, and a total, in half-widths, the same noise: 1/(d + 1)
+        centres       (m, k, d) in data units, k for each of m subsets of the rows; rounded to
+                      fixed point, and to the box, before rows are assigned to them
+        sizes_share   share of ε for the sizes; the totals get the rest. None: 1/(d + 1), at which a
+                      size, in rows, and a total, in half-widths of the box, have the same noise
+        salt          seed of the hash that divides rows into subsets
 
         *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
         Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
@@ -166,7 +169,8 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Return the noisy means after the last of several rounds, one at each of ``epsilons``."""
+        """Measure one round at each of ``epsilons``, from the centres before; return the last noisy
+        means."""
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)
@@ -174,7 +178,7 @@ class Lloyd:
 
 
 def round_budgets(epsilon: Fraction, rounds: int, budgets: str = "fixed") -> tuple[Fraction, ...]:
-    """Return the ε of every round.
+    """Return the ε of every round, which add up to ``epsilon``.
 
     ``fixed``: equal shares; ``halving``: ε/2, ε/4, …, the last gets the rest.
 

@@ -90,7 +90,7 @@ class DpqtKMeans(SynopsisClustering):
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
     ) -> tuple[Nodes, Fraction]:
-        """Return the leaves of the grown tree, and the ε that is left for counting them."""
+        """Grow the tree by noisy counts; return its leaves, and the ε left to count these."""
         height = tree_height(units, len(columns))
         live, leaves = Nodes.root(), list[Nodes]()
         if self.variant == "published":
@@ -111,13 +111,13 @@ class DpqtKMeans(SynopsisClustering):
 
 
 def finest_height(dimensions: int) -> int:
-    """Return the height h of the finest grid that the gate counts, of 2^h cells on each axis."""
+    """Return the largest h for which a grid of 2^h cells on each axis may be counted."""
     return int(log(MAX_GRID_CELLS, 2) / dimensions)
 
 
 def node_around(bounds: IntArray, *, most: int) -> Nodes:
-    """Return the smallest node of height up to ``most`` that contains two fixed-point corners (2,
-    d).
+    """Return the smallest node that contains two fixed-point corners (2, d), at most ``most``
+    levels below the root, which is the whole box.
 
     >>> node_around(np.array([[1, 1], [65536, 9]]), most=5)
     Nodes(heights=array([1]), cells=array([3]))
@@ -134,8 +134,7 @@ def node_around(bounds: IntArray, *, most: int) -> Nodes:
 
 
 def tree_height(units: float, dimensions: int) -> int:
-    """Return the number of levels to grow, ⌊ln(units)/d⌋, at least 0, with a finest level within
-    the gate's cap.
+    """Return the number of levels to grow, ⌊ln(units)/d⌋, from 0 to ``finest_height``.
 
     >>> tree_height(100_000, 2)
     5

@@ -14,7 +14,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.kmeans import cluster_synopsis, dense_seeds, spread_seeds
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.clustering.base import Clustering, SynopsisClustering, round_budgets
-from dp_pipeline.models.clustering.lloyd_kmeans import least_error
+from dp_pipeline.models.clustering.lloyd_kmeans import best_sizes_share
 from dp_pipeline.results.clusters import Clusters
 
 
@@ -79,14 +79,14 @@ class HybridKMeans(Clustering):
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)
         start = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
-        share = least_error(len(lloyd.columns))
+        share = best_sizes_share(len(lloyd.columns))
         means = lloyd.round(start[None], epsilon=remaining / 2, sizes_share=share)
         return Clusters(lloyd.columns, means.centres[0], synopsis, means.sizes[0])
 
 
 @dataclass(frozen=True)
 class OeptKMeans(Clustering):
-    """Starts at the densest cells of a noisy grid, then T noisy rounds of k-means.
+    """k-means by T noisy rounds, which start at the densest cells of a noisy grid.
 
     k              number of centres
     columns        numeric attributes, d of them; all when empty

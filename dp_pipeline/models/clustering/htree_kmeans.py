@@ -70,15 +70,16 @@ MOST_NODES = 400_000
 class GrowthPlan:
     """The limits of a tree's growth that follow from the counts of its first generation.
 
-    rate            the ε of the tree divided by the distance: one by the scale of its noise
-    units           noisy rows, in these scales
-    signal          noisy rows a cluster, in these scales; at least 1
+    rate            the ε of the tree divided by the distance: 1 / the scale of its noise
+    units           noisy number of rows / the scale of the noise
+    signal          noisy number of rows in a cluster / the scale of the noise; at least 1
     min_deviations  deviations of noise that a count must reach for a node to grow
     caution         factor on counts when depth is chosen, in (0, 1]: leaves are coarser where rows
                     a cluster are many, or all rows are few
-    first           rule for empty children of the root; only at a strong signal, as rows lost in
-                    these large boxes would be far from every centre
-    below           rule for the empty children of all other nodes
+    first           rule by which children of the root count as empty; None unless the signal is
+                    strong, as rows lost in these large boxes would be far from every centre
+    below           rule by which the children of all other nodes count as empty; None at a weak
+                    signal
     """
 
     rate: float
@@ -91,7 +92,8 @@ class GrowthPlan:
 
     @classmethod
     def of(cls, total: float, *, clusters: int, rate: float) -> GrowthPlan:
-        """Return the plan for a noisy number of rows, k, and ε divided by the distance."""
+        """Return the plan for a noisy number of rows, ``total``, k clusters, and ``rate`` as in the
+        class."""
         units = total * rate
         signal = max(1.0, units / clusters)
         return cls(
@@ -106,8 +108,8 @@ class GrowthPlan:
 
 
 def _sparsity(deviations: float) -> noisy_tree.Sparsity | None:
-    """Return the deviations below which boxes count as empty, for one child and for all others;
-    None where they are below 1."""
+    """Return the rule with these deviations, at most 3, for one child and 1 less for the rest; None
+    for fewer than 1."""
     capped = min(3.0, deviations)
     return noisy_tree.Sparsity(capped, capped - 1) if capped >= 1 else None
 
@@ -139,16 +141,17 @@ class _Growth:
         self.noisy = noisy
 
     def first(self) -> _Frontier:
-        """Return the leaves that were counted before the session, with all of its shares."""
+        """Return the leaves of the tree, none of which has spent any share of the session's ε."""
         positions, nodes = self.noisy.leaves
         shares = np.full(len(nodes), SHARES)
         return _Frontier(nodes, positions, *self.noisy.estimates(positions), shares)
 
     def count(self, requests: Sequence[tuple[_Frontier, int, IntArray]]) -> list[_Frontier]:
-        """Count the descendants of nodes some bits below them, in one query; return these as the
-        next generations.
+        """Count descendants of nodes, all requests in one query; return one frontier for each
+        request: the descendants, or for 0 bits the nodes, which are counted again.
 
-        requests   nodes, bits, and the shares of ε that each spends; 0 bits count the node again
+        requests   nodes, how many bits below them the descendants are, and the shares of ε that
+                   each node spends (m,)
         """
         answers = self._session.expand_all(
             [Expansion(parents.nodes, bits, shares) for parents, bits, shares in requests]
@@ -170,8 +173,8 @@ class _Growth:
         return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
 
     def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
-        """Count the nodes again whose counts may be noise alone, for a part of their remaining ε;
-        return all nodes."""
+        """Count the nodes again whose counts may be noise alone, for a fifth of their remaining ε;
+        return all nodes, with better counts and fewer shares of these."""
         is_unsure = frontier.values < noisy_tree.CERTAIN * np.sqrt(frontier.variance / 2)
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
         spent = np.maximum(1, (float(FIRST_SHARE) * unsure.shares).astype(np.int64))
@@ -182,7 +185,8 @@ class _Growth:
         return replace(frontier, values=values, variance=variance, shares=shares)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
-        """Return the depth to which the leaves below each node should go, in bits, (m,).
+        """Return how many bits below each node its leaves should be (m,); 0 where the node itself
+        should be a leaf.
 
         A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et al.
         2016); a node is treated as a small grid of its own.
@@ -205,9 +209,9 @@ class GrownTree:
     plan: GrowthPlan
 
     def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
-        """Return the leaves of the tree with counts ≥ 0 as a synopsis.
+        """Return the leaves of the tree, with denoised counts ≥ 0, as a synopsis.
 
-        box   of the columns of ``tree``
+        box   intervals of the columns of ``tree``
 
         At a strong signal, leaves that look empty have weight 0, and so have leaves far from all
         rows in a box that is far too wide: their noise would attract centres. Where rows are few, a
@@ -230,11 +234,11 @@ class GrownTree:
 
 
 def first_boxes(tree: BitTree, counted: NoisyNodes, *, is_coarse: bool) -> noisy_tree.NoisyTree:
-    """Return a tree with the noisy counts of its first generation.
+    """Return a noisy tree of the root and its first generation.
 
-    counted     of the boxes ``BITS_A_BLOCK`` below the root
-    is_coarse   whether boxes are added up so far that each column is halved equally often: with
-                three columns two and two
+    counted     counts of the sixteen boxes ``BITS_A_BLOCK`` below the root
+    is_coarse   whether boxes are added up until each column is halved equally often: with three
+                columns two and two
     """
     dimensions, noisy = len(tree.columns), noisy_tree.NoisyTree()
     bits = BITS_A_BLOCK % dimensions if is_coarse and dimensions < BITS_A_BLOCK else 0
@@ -253,8 +257,8 @@ def grow(
     *,
     rate: float,
 ) -> GrownTree:
-    """Return a tree grown below the leaves of ``noisy``, after spending all of a session's ε on
-    every path.
+    """Grow ``noisy`` below its leaves, in place, by spending all of a session's ε on every path;
+    return it with its plan.
 
     session   opened on these leaves
     rate      the session's ε divided by the distance
@@ -382,7 +386,8 @@ class HTreeKMeans(Clustering):
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
-        """Return clusters from the leaves of an earlier tree, which are all counted at once.
+        """Return centres (k, d) and, as synopsis, the leaves of an earlier tree, all counted anew;
+        spend exactly ``epsilon``.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
         disjoint: a count of all costs what it is given; smoothing is post-processing. ∎
@@ -432,12 +437,17 @@ class HTreeKMeans(Clustering):
     def _mover(
         self, curator: Curator, synopsis: Synopsis, signal: float, budget: Fraction
     ) -> tuple[Mover | None, Fraction]:
-        """Return the function that moves centres, None where leaves are counted again instead, and
-        the ε left for either."""
+        """Return the function that moves centres, or None if leaves should be counted again, and
+        the ε that is left for either.
+
+        At a weak signal a query decides, for an eighth of ``budget``."""
         if signal >= ENOUGH_SIGNAL:
             return partial(moved_centres.move_by_residuals, curator), budget
         price = budget * ASKING_SHARE
-        if moved_centres.part_of_the_spread(curator, synopsis, epsilon=price) >= NEAR_THE_MIDDLE:
+        if (
+            moved_centres.measure_relative_spread(curator, synopsis, epsilon=price)
+            >= NEAR_THE_MIDDLE
+        ):
             return None, budget - price
         fewer = partial(self._tree_centres, synopsis)
         return partial(moved_centres.move_as_many_as_can, curator, fewer=fewer), budget - price
@@ -463,7 +473,8 @@ class HTreeKMeans(Clustering):
 
 
 def moving_share(dimensions: int) -> Fraction:
-    """Return the share φ of ε that is kept from the tree's growth, to move centres."""
+    """Return the share φ of ε that is kept from the tree's growth, to move centres; 0 below three
+    dimensions."""
     return Fraction(0) if dimensions < 3 else min(Fraction(2, 5), Fraction(dimensions, 16))
 
 

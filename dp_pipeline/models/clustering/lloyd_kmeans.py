@@ -104,7 +104,7 @@ class DpLloyd(Clustering):
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         start = pack_spheres(self.k, lloyd.box, rng)
         rounds = planned_rounds(units, float(remaining), k=self.k, dimensions=dimensions)
-        budgets, share = round_budgets(remaining, rounds), least_error(dimensions)
+        budgets, share = round_budgets(remaining, rounds), best_sizes_share(dimensions)
         return lloyd.rounds(start[None], budgets, sizes_share=share).clusters()
 
 
@@ -119,8 +119,8 @@ def planned_rounds(units: float, epsilon: float, *, k: int, dimensions: int) -> 
     return max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(epsilon / least)))
 
 
-def least_error(dimensions: int) -> Fraction:
-    """Return the share of ε for sizes, c/(d + c), with which the error of a centre is least."""
+def best_sizes_share(dimensions: int) -> Fraction:
+    """Return the share of a round's ε for sizes, c/(d + c), at which a centre's error is least."""
     weight = _sizes_weight(dimensions)
     return weight / (dimensions + weight)
 
@@ -169,8 +169,8 @@ class IdpKMeans(Clustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly the guaranteed
-        ε."""
+        """Return centres (k, d) and noisy sizes of the last round; spend exactly the guaranteed ε,
+        which is more than ``epsilon`` if ``published``."""
         lloyd = self.lloyd(curator)
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
         # Noisy means of k subsets; a random place for one whose noisy size is below 1.

@@ -26,7 +26,7 @@ class _Spread:
     """The sizes and radii of the clusters of a synopsis.
 
     sizes   float (k,), rows
-    radii   float (k,), L1 distance in data units
+    radii   float (k,), L1 distance in data units within which ``QUANTILE`` of the rows are
     """
 
     sizes: FloatArray
@@ -48,7 +48,8 @@ class _Spread:
 def move_by_residuals(
     curator: Curator, centres: FloatArray, synopsis: Synopsis, *, epsilon: Fraction
 ) -> FloatArray:
-    """Return centres (k, d), moved by the noisy clipped means of their rows' residuals.
+    """Spend ``epsilon`` on the residuals of rows from their centres; return the centres (k, d),
+    moved by noisy clipped means of these.
 
     *Proof.* Radii are functions of the released synopsis. A row is in one cluster and adds at
     most one radius in L1, 2^16 in whole numbers rounded towards zero: one measure with
@@ -77,8 +78,10 @@ def move_by_residuals(
 
 
 def _shrunk(mean_residuals: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Return mean residuals (k, d) multiplied by signal / (signal + noise), with signals pooled
-    by axis."""
+    """Return mean residuals (k, d) times signal / (signal + noise), with one signal for each axis.
+
+    deviations   (k, d) standard deviations of the noise
+    """
     moved = (mean_residuals != 0).any(axis=1)
     if not moved.any():
         return mean_residuals
@@ -98,11 +101,9 @@ def _quantile(distances: FloatArray, weights: FloatArray) -> float:
 FAR = 1.5  # squared distance at which rows are clipped, relative to the mean of evenly filled boxes
 
 
-def part_of_the_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
-    """Return the noisy mean squared distance of rows from the middle of all, relative to evenly
-    filled boxes.
-
-    The divisor is the same mean if the rows filled the synopsis' boxes evenly.
+def measure_relative_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
+    """Spend ``epsilon`` on the mean squared distance of rows from the middle of all; return it as a
+    part of what it would be if rows filled the synopsis' boxes evenly.
 
     *Proof.* The middle, the clip and the number of rows are functions of the released synopsis: one
     distance question at ``epsilon``, and a division. ∎
@@ -139,12 +140,12 @@ def move_as_many_as_can(
     fewer: Callable[[int], FloatArray],
     epsilon: Fraction,
 ) -> FloatArray:
-    """Return k centres (k, d), of which as many are moved as the noise allows.
+    """Spend ``epsilon`` on moving as many centres as the noise allows; return k centres (k, d).
 
     fewer   function from a number to that many centres of the same synopsis
 
-    With more columns fewer are moved. The others are placed near these: more centres cannot raise
-    the cost.
+    With more columns fewer are moved. The others are placed by ``fill_up``: more centres cannot
+    raise the cost.
     """
     rows = float(synopsis.weights.clip(min=0).sum()) * float(epsilon) / curator.distance
     few = max(1, min(len(centres), int(rows / (A_CENTRE * len(synopsis.columns)))))
@@ -158,10 +159,10 @@ def move_as_many_as_can(
 def fill_up(
     moved: FloatArray, start: FloatArray, centres: FloatArray, synopsis: Synopsis
 ) -> FloatArray:
-    """Return k centres: the moved ones and the largest others, shifted by the same trend.
+    """Return k centres: the moved ones, and the k − m of ``centres`` with most rows, shifted alike.
 
-    moved, start   some centres after and before they were moved, (m, d) with m ≤ k
-    centres        float (k, d), of the synopsis
+    moved, start   m centres after and before they were moved, (m, d) with m ≤ k
+    centres        k centres of the synopsis (k, d), none of them moved
 
     Rows of a long box are nearer to the middle of all rows than the box's middle is. The others are
     shifted by the regression of moved centres on their starts, both relative to their means; with
