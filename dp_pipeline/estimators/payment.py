@@ -271,7 +271,7 @@ def _charge_of(
 
 def _spend_rows(spends: tuple[Spend, ...], account: Currency, budget: Currency) -> list[SpendRow]:
     is_pure = account == PURE
-    costs = [spend.epsilon for spend in spends] if is_pure else rho_costs(spends, budget=budget)
+    costs = [spend.epsilon for spend in spends] if is_pure else rho_costs(spends, currency=budget)
     return [
         SpendRow(spend.what, spend.mechanism, cost, spend.scale)
         for spend, cost in zip(spends, costs, strict=True)

@@ -139,7 +139,7 @@ def _variant(release: ReportedPrivateRelease) -> dict[str, str]:
 
 
 def _delta(release: ReportedPrivateRelease) -> float:
-    delta: Fraction = release.bundle.own_delta + (release.bundle.budget.delta or 0)
+    delta: Fraction = release.bundle.own_delta + (release.bundle.model_currency.delta or 0)
     return float(delta)
 
 

@@ -147,8 +147,10 @@ def _require_scale_of_left_out(bundle: Bundle) -> None:
     That noise may cost at most the ε of the model.
     """
     for spend in bundle.free_spends:
-        paid = sum((other.epsilon for other in bundle.spends[: bundle.model_spends]), Fraction(0))
-        Accountant(paid).charge_beside(spend)
+        paid = sum(
+            (other.epsilon for other in bundle.spends[: bundle.model_spend_count]), Fraction(0)
+        )
+        Accountant(paid).record_free_spend(spend)
     stated = bundle.tables.get(LEFT_OUT, {}).get("deviation", np.array([]))
     charged = [variance(spend.scale) ** 0.5 for spend in bundle.free_spends]
     if len(charged) > 1 or len(stated) != len(charged):
@@ -259,7 +261,7 @@ class _Export:
         """Check that each noise scale proves the amount that was charged for it."""
         bundle = self._bundle
         for spend in bundle.spends:
-            budget = bundle.budget if spend.currency != PURE.name else PURE
+            budget = bundle.model_currency if spend.currency != PURE.name else PURE
             Accountant(spend.epsilon, budget, delta=spend.delta).charge(spend)
         _require_scale_of_left_out(bundle)
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
@@ -269,14 +271,14 @@ class _Export:
         bundle = self._bundle
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
-        last, promised = bundle.model_spends, bundle.facts["epsilon"]
-        if bundle.budget == PURE:
+        last, promised = bundle.model_spend_count, bundle.facts["epsilon"]
+        if bundle.model_currency == PURE:
             promised = bundle.facts.get("composed", promised)
         stated = Fraction(promised)
-        amount = bundle.budget.amount_of(stated)
+        amount = bundle.model_currency.amount_of(stated)
         if REFINED_FROM in bundle.facts:
-            amount -= bundle.budget.amount_of(Fraction(bundle.facts[REFINED_FROM]))
-        budgets = [(bundle.spends[:last], amount, bundle.budget, bundle.own_delta)]
+            amount -= bundle.model_currency.amount_of(Fraction(bundle.facts[REFINED_FROM]))
+        budgets = [(bundle.spends[:last], amount, bundle.model_currency, bundle.own_delta)]
         if bundle.facts["evaluation"] != "none" and EARLIER_EVALUATION not in bundle.facts:
             evaluation = Fraction(bundle.facts["evaluation"])
             budgets.append((bundle.spends[last:], evaluation, PURE, Fraction(0)))

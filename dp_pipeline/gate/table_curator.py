@@ -123,7 +123,9 @@ class TableCurator:
         order.
         """
         checks.require_groupings(self._domain, groupings)
-        grouped = {name: grouping.of(self._domain[name]) for name, grouping in groupings.items()}
+        grouped = {
+            name: grouping.apply_to(self._domain[name]) for name, grouping in groupings.items()
+        }
         # Constraints name levels, which the grouped attributes no longer have.
         domain = Domain(self._domain.with_attributes(grouped).attributes)
         rows = self._executor.counter
@@ -198,7 +200,7 @@ class TableCurator:
         """
         words, epsilon = "rows left out", self.accountant.epsilon
         query = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon)
-        self.accountant.charge_beside(query.spend)
+        self.accountant.record_free_spend(query.spend)
         answer = self._executor.answer(
             query, ("rows left out",), lambda counter: counter.count_left_out()
         )

@@ -16,9 +16,9 @@ from dp_pipeline.inference.consistency import (
 )
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count
 from dp_pipeline.results.derived_attribute import (
+    count_group_rows,
     deal_cells,
     rounded_counts,
-    rows_of_groups,
     sample_cells,
     shuffled_rows,
 )
@@ -163,7 +163,7 @@ def sample_network(
     for conditional in network:
         keys = _keys(codes, [(places[name], sizes[name]) for name in conditional.parents])
         table = conditional.table.reshape(-1, sizes[conditional.child])
-        counts = rounded_counts(table, rows_of_groups(keys, len(table)), rng)
+        counts = rounded_counts(table, count_group_rows(keys, len(table)), rng)
         cells, where = deal_cells(counts, keys, shuffled_rows(rows, rng))
         codes[places[conditional.child], where] = cells
     return codes.T

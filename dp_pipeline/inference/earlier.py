@@ -157,7 +157,10 @@ class EarlierTables:
             name: Grouping(tuple(groups["group"][groups["attribute"] == name].tolist()))
             for name in dict.fromkeys(groups["attribute"].tolist())
         }
-        if any(grouping.labels.size != domain[name].size for name, grouping in groupings.items()):
+        if any(
+            grouping.group_of_level.size != domain[name].size
+            for name, grouping in groupings.items()
+        ):
             return None
         sizes = tables[described]["cells"].tolist()
         ends = np.cumsum([0, *sizes]).tolist()
@@ -242,7 +245,9 @@ class PublicTable:
         groups of levels for several."""
         groupings = self.groupings if len(names) > 1 else {}
         columns = tuple(
-            groupings[name].labels[self.codes[name]] if name in groupings else self.codes[name]
+            groupings[name].group_of_level[self.codes[name]]
+            if name in groupings
+            else self.codes[name]
             for name in names
         )
         shape = [groupings[n].size if n in groupings else self.sizes[n] for n in names]

@@ -34,7 +34,9 @@ def packed_tables(
     @cache
     def share(table: Names) -> float:
         cells = prod(sizes[name] for name in table)
-        return rate.share(sum(counts[place[name]] * sqrt(cells * sizes[name]) for name in table))
+        return rate.relative_share(
+            sum(counts[place[name]] * sqrt(cells * sizes[name]) for name in table)
+        )
 
     def union(one: Names, other: Names) -> Names:
         return tuple(sorted((*one, *other), key=place.__getitem__))

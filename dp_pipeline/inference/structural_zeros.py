@@ -212,7 +212,7 @@ def _grouped(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedC
     mask = entry.mask
     for axis, name in enumerate(entry.names):
         if name in groupings:
-            labels = groupings[name].labels
+            labels = groupings[name].group_of_level
             mask = mask.take(np.unique(labels, return_index=True)[1], axis=axis)
     return replace(entry, mask=mask)
 

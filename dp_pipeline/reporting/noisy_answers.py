@@ -100,7 +100,7 @@ class NoisyAnswers:
         if earlier is None:
             return None
         tables = [
-            replace(NoisyCounts.of(marginal), gaussian=bundle.budget != PURE)
+            replace(NoisyCounts.of(marginal), gaussian=bundle.model_currency != PURE)
             for marginal in earlier.measured
         ]
         return cls._of_counts(tables, earlier.groupings, domain)
@@ -198,7 +198,8 @@ def synthetic_shares(
     weights   of the rows (rows,); None: 1
     """
     columns = tuple(
-        groups[name].labels[codes[name]] if name in groups else codes[name] for name in attributes
+        groups[name].group_of_level[codes[name]] if name in groups else codes[name]
+        for name in attributes
     )
     keys = np.ravel_multi_index(columns, shape)
     cells = int(np.prod(shape, dtype=np.int64))

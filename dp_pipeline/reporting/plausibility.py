@@ -154,7 +154,7 @@ class NoisyTotal:
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
     """Return the noisy number of rows, or of units with parts, of a stored release; None where it
     has no counts."""
-    spends = bundle.spends[: bundle.model_spends]
+    spends = bundle.spends[: bundle.model_spend_count]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
 

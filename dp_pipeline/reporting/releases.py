@@ -117,7 +117,7 @@ def steps_of(bundle: Bundle) -> tuple[Step, ...]:
         return ()
     costs: dict[str, list[Fraction]] = {}
     for index, (spend, cost) in enumerate(zip(bundle.spends, bundle.costs, strict=True)):
-        name = _step(spend.what) if index < bundle.model_spends else EVALUATION
+        name = _step(spend.what) if index < bundle.model_spend_count else EVALUATION
         costs.setdefault(name, []).append(cost)
     reading = (ROWS, ONE_WAYS, STRUCTURE, TABLES, PAIRS, EVALUATION)
     sums = {name: sum(costs[name], Fraction(0)) for name in reading if name in costs}

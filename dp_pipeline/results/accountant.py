@@ -176,7 +176,10 @@ class Accountant:
     def charge(self, *spends: Spend, require_complete: Callable[[], None] | None = None) -> None:
         """Record some charges; raise BudgetExceeded and record none if they do not all fit.
 
-        require_complete   raises while a charge that is spent in parts has an unspent part
+        BoundaryViolation for a charge whose scale does not prove its cost, or for too much δ.
+
+        require_complete   called by ``require_all_spent``: raises while a charge that is spent in
+                           parts has an unspent part
         """
         spent, delta = self.spent, self.spent_delta
         for spend in spends:
@@ -203,11 +206,11 @@ class Accountant:
         if require_complete is not None:
             self._completion_checks.append(require_complete)
 
-    def charge_beside(self, spend: Spend) -> None:
-        """Record the charge for rows that no other charge concerns, which adds nothing to the sum.
+    def record_free_spend(self, spend: Spend) -> None:
+        """Record the charge for rows that no other charge is about; it adds nothing to ``spent``.
 
-        Proof, of pure ε: ``Curator.measure_left_out``. BoundaryViolation for a second one, for one
-        above the budget, and for a budget in ρ.
+        Proof, of pure ε: ``Curator.measure_left_out``. BoundaryViolation for a second such charge,
+        for one above the budget, and for a budget in ρ.
         """
         _require_proven(spend)
         fault = ""
@@ -225,7 +228,10 @@ class Accountant:
         self.free_spend = spend
 
     def require_all_spent(self) -> None:
-        """Raise BoundaryViolation unless the charges add up to exactly the budget."""
+        """Raise BoundaryViolation unless the charges add up to exactly the budget, also in δ.
+
+        It also calls every ``require_complete``, which raises if part of a charge is unspent.
+        """
         if self.remaining != 0:
             raise BoundaryViolation(
                 "A release must spend exactly "
@@ -314,22 +320,22 @@ def root_weights(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(isqrt(size * 10**6) for size in sizes)
 
 
-def rho_costs(spends: Sequence[Spend], *, budget: Currency) -> tuple[Fraction, ...]:
+def rho_costs(spends: Sequence[Spend], *, currency: Currency) -> tuple[Fraction, ...]:
     """Return the ρ that every spend costs a population that pays in ρ.
 
-    budget   the currency that the spends were accounted in
+    currency   the currency that the spends were accounted in
 
     In a budget of ρ every pure spend of ε was charged as ε²/2. A budget of pure ε costs
     (Σ ε_i)²/2, which was reserved before the ε_i were known, and each spend gets its share.
 
     >>> half = Spend("cells", "discrete Laplace", Fraction(1, 2), 1, Fraction(2))
-    >>> rho_costs([half, half], budget=PURE)
+    >>> rho_costs([half, half], currency=PURE)
     (Fraction(1, 4), Fraction(1, 4))
     """
-    if budget == PURE:
+    if currency == PURE:
         total = sum((spend.epsilon for spend in spends), Fraction(0))
         return tuple(spend.epsilon * total / 2 for spend in spends)
     return tuple(
-        spend.epsilon if spend.currency == budget.name else rho_of_pure(spend.epsilon)
+        spend.epsilon if spend.currency == currency.name else rho_of_pure(spend.epsilon)
         for spend in spends
     )

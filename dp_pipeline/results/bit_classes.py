@@ -120,7 +120,7 @@ class BitClasses:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of groups of every attribute."""
+        """The number of groups of every attribute that has bits."""
         return tuple(max(groups) + 1 for groups in self.groups.values())
 
     @property
@@ -140,21 +140,21 @@ class BitClasses:
         return table
 
     def are_split_by(self, bit: DeclaredBit) -> bool:
-        """Return whether another bit would separate levels that these bits do not."""
+        """Return whether a further bit would separate levels that these bits do not."""
         groups = self.groups.get(bit.attribute)
         if groups is None:
             return True
         return len(set(zip(groups, bit.answers(len(groups)), strict=True))) > max(groups) + 1
 
     def derived_groups(self) -> dict[str, DerivedAttribute]:
-        """Return the groups of levels, from which the class is derived, as derived attributes."""
+        """Return ``groups of NAME`` → the groups of an attribute's levels, as derived attribute."""
         return {
             _groups_of(name): DerivedAttribute((name,), groups)
             for name, groups in self.groups.items()
         }
 
     def derived_class(self) -> dict[str, DerivedAttribute]:
-        """Return the class as an attribute that is derived from the groups."""
+        """Return CLASS → the class, as an attribute that is derived from ``derived_groups``."""
         names = tuple(_groups_of(name) for name in self.groups)
         return {CLASS: DerivedAttribute(names, tuple(range(self.size)))}
 

@@ -61,7 +61,7 @@ class Bundle:
 
     @property
     def spent(self) -> Fraction:
-        """The sum of the costs, which is no ε or ρ of the release if ``is_dp`` is False."""
+        """The sum of ``costs``; it is no guarantee of the release if ``is_dp`` is False."""
         return sum(self.costs, Fraction(0))
 
     @property
@@ -71,8 +71,8 @@ class Bundle:
         return Currency(None if delta is None else Fraction(delta))
 
     @property
-    def budget(self) -> Currency:
-        """The currency in which the model accounted: pure ε, or ρ."""
+    def model_currency(self) -> Currency:
+        """The currency in which the charges of the model add up: pure ε, or ρ."""
         # A population that pays in pure ε has models of pure ε alone, and stores no such fact.
         return PURE if self.facts.get("currency", PURE.name) == PURE.name else self.currency
 
@@ -81,12 +81,12 @@ class Bundle:
         """The cost of each charge, in the currency of the population."""
         if self.currency == PURE:
             return tuple(spend.epsilon for spend in self.spends)
-        last = self.model_spends
-        model_costs = rho_costs(self.spends[:last], budget=self.budget)
-        return (*model_costs, *rho_costs(self.spends[last:], budget=PURE))
+        last = self.model_spend_count
+        model_costs = rho_costs(self.spends[:last], currency=self.model_currency)
+        return (*model_costs, *rho_costs(self.spends[last:], currency=PURE))
 
     @property
-    def model_spends(self) -> int:
+    def model_spend_count(self) -> int:
         """The number of charges of the model, which precede those of the evaluation."""
         unexplained = Fraction(self.facts["evaluation"]) if self.quality else Fraction(0)
         first = len(self.spends)
@@ -97,16 +97,18 @@ class Bundle:
 
     @property
     def charged(self) -> Fraction:
-        """What the ledger charges for this release, with an evaluation of earlier centres."""
+        """The amount that the ledger charged for this release, in the population's currency.
+
+        It is ``spent`` and the price of an evaluation that a rebuilt bundle has left out."""
         return self.spent + self.currency.cost_of(self._earlier, PURE)
 
     @property
     def charged_in_all(self) -> Fraction:
-        """What this release and those that it refines cost together, in the ledger's currency."""
+        """``charged`` and the cost of the releases that this one refines, in the same currency."""
         if not self._coarse:
             return self.charged
-        refined = self.budget.amount_of(self._coarse)
-        return self.charged + self.currency.cost_of(refined, self.budget)
+        refined = self.model_currency.amount_of(self._coarse)
+        return self.charged + self.currency.cost_of(refined, self.model_currency)
 
     @property
     def _coarse(self) -> Fraction:
@@ -118,14 +120,14 @@ class Bundle:
 
     @property
     def epsilon(self) -> Fraction:
-        """The ε of all charges, with those of a refined release: pure, or at the population's δ."""
-        if self.budget == PURE:
+        """The ε of this release and of those that it refines: pure, or at the population's δ."""
+        if self.model_currency == PURE:
             return sum((spend.epsilon for spend in self.spends), self._earlier + self._coarse)
         return self.currency.epsilon_of(self.charged_in_all)
 
     @property
     def own_delta(self) -> Fraction:
-        """The δ that the discovery of levels costs, without the δ of the population."""
+        """The δ that the discovery of levels costs, besides the population's δ; else 0."""
         return Fraction(self.facts.get("own_delta", "0"))
 
     @property
@@ -150,7 +152,7 @@ class Bundle:
         if not self.is_dp:
             return "none"
         refined = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""
-        if self.budget == PURE and self.currency != PURE:
+        if self.model_currency == PURE and self.currency != PURE:
             return f"{epsilon_text(self.epsilon)} (ρ={epsilon_text(self.charged)})"
         return f"{self.currency.text(self.charged)}{refined}"
 
@@ -172,13 +174,16 @@ class Bundle:
 
     @property
     def model(self) -> str:
-        """The name of the model, marked if neither the requested ε nor k-anonymity holds."""
+        """The model's name, with ``(published)`` unless the requested ε or k-anonymity holds."""
         name = self.facts["model"]
         return f"{name} (published)" if self.caveat and not self.is_k_anonymous else name
 
     @property
     def is_releasable(self) -> bool:
-        """Whether the release may be published, which seeded noise or a missing ε forbids."""
+        """Whether the release may be published.
+
+        It may if its noise has no seed and the requested ε holds, or if its data set file allows
+        releases without ε and it is k-anonymous."""
         return self.facts["releasable"] == "yes"
 
     def require_exportable(self) -> None:
@@ -366,7 +371,7 @@ class ReleaseKey:
         return _digest({**vars(self), **fields})
 
     def with_replicate(self, replicate: int) -> ReleaseKey:
-        """Return the key of another draw of the same release."""
+        """Return the key of the draw with this number."""
         return replace(self, replicate=replicate)
 
     def refining(self, digest: str) -> ReleaseKey:

@@ -122,7 +122,10 @@ class ClassTable:
     def of_noisy(
         cls, label: str, classes: BitClasses, noisy: IntArray, promise: ClassPromise
     ) -> ClassTable:
-        """Return the table of the classes with large enough noisy counts, of all (classes, C)."""
+        """Return the table of the classes of at least ``promise.least_size`` noisy rows.
+
+        noisy   noisy counts of all classes: (classes, C)
+        """
         published = np.flatnonzero(noisy.sum(axis=1) >= promise.least_size)
         return cls(label, classes, published, noisy[published], promise)
 
@@ -134,7 +137,7 @@ class ClassTable:
 
     @property
     def places(self) -> IntArray:
-        """The position of every class among the p published ones; p for others: (classes,)."""
+        """The position of every class among the p published ones, or p: (classes,)."""
         places = np.full(self.classes.size, len(self.published))
         places[self.published] = np.arange(len(self.published))
         return places

@@ -49,7 +49,7 @@ class LongColumns(Mapping[str, np.ndarray]):
         return len(self._columns)
 
     def batches(self, name: str) -> Iterator[np.ndarray]:
-        """Return the batches of a column."""
+        """Yield the batches of a column."""
         return self._columns[name]()
 
 
@@ -110,12 +110,13 @@ class Synopsis:
         return (self.lower + self.upper) / 2
 
     def refined(self, *, target: int = 3000, most: int = 4) -> Synopsis:
-        """Return the synopsis with its boxes of positive weight cut into equal parts, if few.
+        """Return the synopsis with its m boxes of positive weight cut into equal parts, if few.
 
-        target   number of positive boxes from which on none is cut; else each is cut into
-                 ⌊(target/m)^{1/d}⌋ parts an axis, at most ``most``
+        target   most parts of all boxes together: each is cut into ⌊(target/m)^{1/d}⌋ parts an
+                 axis, at most ``most``; with fewer than 2 the synopsis is returned unchanged
 
-        A large box is then not represented by its centre alone."""
+        A large box is then not represented by its centre alone. A synopsis that was cut has no
+        ``deviations`` and no ``counted``."""
         positive = self.weights > 0
         d, m = self.lower.shape[1], max(1, int(positive.sum()))
         cuts = min(most, int((target / m) ** (1 / d) + 1e-9))
@@ -201,7 +202,8 @@ class Clusters:
     centres    float (k, d), data units, inside the declared box
     synopsis   noisy boxes behind the centres: another k needs no further ε; None without boxes
     sizes      float (k,), noisy rows of each centre, may be negative; None where not measured
-    left_out   noisy number of rows without a place, may be negative; None where none can be
+    left_out   noisy number of rows without coordinates, which are in no cluster, may be negative;
+               None where all rows have them
     """
 
     columns: tuple[str, ...]

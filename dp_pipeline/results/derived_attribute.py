@@ -75,11 +75,13 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Return random cells and the row that gets each, drawn by its group's row of ``table``.
+    """Draw a cell for each row; return the cells and the indices of their rows, both (rows,).
 
-    Both arrays are (rows,)."""
+    table    frequencies of the cells in each group: (groups, cells)
+    groups   group of each row: (rows,)
+    """
     order = shuffled_rows(len(groups), rng)
-    counts = rounded_counts(table, rows_of_groups(groups, len(table)), rng)
+    counts = rounded_counts(table, count_group_rows(groups, len(table)), rng)
     return deal_cells(counts, groups, order)
 
 
@@ -91,7 +93,7 @@ def shuffled_rows(rows: int, rng: np.random.Generator) -> IntArray:
 _ROWS_AT_ONCE = 1 << 20
 
 
-def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
+def count_group_rows(groups: IntArray, group_count: int) -> IntArray:
     """Return the number of rows in every group (group_count,)."""
     rows = np.zeros(group_count, dtype=np.int64)
     # In parts: bincount makes a copy of 64 bits.
@@ -101,11 +103,12 @@ def rows_of_groups(groups: IntArray, group_count: int) -> IntArray:
 
 
 def deal_cells(counts: IntArray, groups: IntArray, order: IntArray) -> tuple[IntArray, IntArray]:
-    """Return every cell, as often as in ``counts`` (groups, cells), and the row that gets it.
+    """Deal cells to rows; return the cells and the indices of their rows, both (rows,).
 
-    order   random order of the rows in which they get cells of their groups
-
-    Both arrays are (rows,)."""
+    counts   how many rows of a group get each cell: (groups, cells)
+    groups   group of each row: (rows,)
+    order    indices of the rows in the random order in which they get cells
+    """
     group_count, size = counts.shape
     every_cell = np.tile(np.arange(size, dtype=code_type([size])), group_count)
     cells = np.repeat(every_cell, counts.ravel())
@@ -146,26 +149,28 @@ class Grouping:
         return self.groups[-1] + 1
 
     @cached_property
-    def labels(self) -> IntArray:
-        """The group of every level (levels,)."""
+    def group_of_level(self) -> IntArray:
+        """``groups`` as an array (levels,)."""
         return np.array(self.groups, dtype=np.int64)
 
     def summed(self, values: FloatArray | IntArray) -> FloatArray:
-        """Return the sums of values over the levels of each group."""
-        sums = np.bincount(self.labels, weights=values, minlength=self.size)
+        """Return the sums of ``values`` (levels,) over the levels of each group: (groups,)."""
+        sums = np.bincount(self.group_of_level, weights=values, minlength=self.size)
         return sums.astype(np.float64)
 
-    def of(self, attribute: Attribute) -> Attribute:
-        """Return a declared attribute with the groups in place of its levels."""
+    def apply_to(self, attribute: Attribute) -> Attribute:
+        """Return an attribute with ``group 0``, ``group 1``, … in place of its levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(attribute.name, attribute.column, attribute.on_invalid, cells=levels)
 
     def expanded(self, codes: IntArray, shares: FloatArray, rng: np.random.Generator) -> IntArray:
-        """Return a random level for every group in ``codes``, drawn by the levels' ``shares``."""
+        """Draw a level for each group in ``codes`` (rows,), in proportion to ``shares`` (levels,).
+
+        Levels of a group without shares are drawn equally often."""
         table = np.zeros((self.size, len(self.groups)))
-        table[self.labels, np.arange(len(self.groups))] = shares
+        table[self.group_of_level, np.arange(len(self.groups))] = shares
         empty = table.sum(axis=1) <= 0
-        table[empty] = self.labels == np.flatnonzero(empty)[:, None]
+        table[empty] = self.group_of_level == np.flatnonzero(empty)[:, None]
         cells, rows = sample_cells(table, codes, rng)
         levels = np.empty(len(codes), dtype=cells.dtype)
         levels[rows] = cells

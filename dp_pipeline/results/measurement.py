@@ -76,10 +76,10 @@ class NoisyCounts:
     """A measured table, or its sum over some axes, with its noise.
 
     attributes   in the order of the table's axes
-    table        in rows, or in units with parts; cells may be negative
-    deviation    standard deviation of the noise in one cell, in rows
+    table        numbers of rows, or of units where units have parts; cells may be negative
+    deviation    standard deviation of the noise in one cell, in the same unit
     gaussian     whether the noise is Gaussian; else Laplace
-    terms        measured cells in one cell, each with its noise
+    terms        number of measured cells that are summed in one cell
     """
 
     attributes: tuple[str, ...]
@@ -124,7 +124,10 @@ class NoisyCounts:
 def least_noisy(
     measured: Iterable[NoisyCounts], names: tuple[str, ...], shape: tuple[int, ...]
 ) -> NoisyCounts | None:
-    """Return the measured table of least noise, summed onto ``names``; None if none has them."""
+    """Return the table over ``names`` with the least noise, which is a sum of a measured table.
+
+    None if no measured table has all names, or none gives this shape.
+    """
     sums = [counts.summed(names) for counts in measured if set(names) <= set(counts.attributes)]
     return min(
         (counts for counts in sums if counts.table.shape == shape),
@@ -148,7 +151,11 @@ class NoisyGrid:
 
 @dataclass(frozen=True)
 class NoisyNodes:
-    """The noisy counts of disjoint tree nodes (m,), in the requested order; scale as of Laplace."""
+    """The noisy numbers of rows in disjoint tree nodes, in the requested order.
+
+    table   int64 (m,), may be negative
+    scale   Laplace scale in rows
+    """
 
     table: IntArray
     scale: Fraction
@@ -238,8 +245,9 @@ class NoiseRate:
     several tables of weights w that share an amount, Σ w · mean_noise is least at shares ∝
     w^(1/2) for Laplace (Lagrange: w/a² is equal) and ∝ w^(2/3) for Gaussian noise (w/a^(3/2)).
 
-    >>> NoiseRate(concentrated=False, distance=1).least([4.0, 16.0], 0.5)
-    72.0
+    >>> rate = NoiseRate(concentrated=False, distance=1)
+    >>> [rate.relative_share(weight) for weight in (4.0, 16.0)]
+    [2.0, 4.0]
     """
 
     concentrated: bool
@@ -255,27 +263,21 @@ class NoiseRate:
             return self.distance**2 / (2 * amount)
         return 2 * (self.distance / amount) ** 2
 
-    def scale(self, moves: float, amount: float) -> float:
-        """Return the Laplace scale or Gaussian σ for a number that a row changes by ≤ ``moves``."""
-        moved = self.distance * moves
-        return moved / (sqrt(2 * amount) if self.concentrated else amount)
+    def scale(self, row_change: float, amount: float) -> float:
+        """Return the Laplace scale or the Gaussian σ of an answer.
 
-    def share(self, weight: float) -> float:
-        """Return what the share of ε or ρ of a table with this weight is proportional to."""
+        row_change   largest change of the answer by one row
+        """
+        change = self.distance * row_change
+        return change / (sqrt(2 * amount) if self.concentrated else amount)
+
+    def relative_share(self, weight: float) -> float:
+        """Return the number to which the best share of a table of this weight is proportional."""
         return weight ** (2 / 3) if self.concentrated else sqrt(weight)
 
-    def least(self, weights: Sequence[float], amount: float) -> float:
-        """Return the least Σ weight · mean_noise for an amount a.
-
-        It is ``distance`` times (Σ share)²/a or (Σ share)^(3/2)/√(πa).
-        """
-        total = sum(map(self.share, weights))
-        least = total**1.5 / sqrt(pi * amount) if self.concentrated else total**2 / amount
-        return self.distance * least
-
     def integer_shares(self, weights: Sequence[float]) -> list[Fraction]:
-        """Return the ``share`` of each table in thousandths, rounded to integers ≥ 1."""
-        return [Fraction(max(1, round(1000 * self.share(weight)))) for weight in weights]
+        """Return every ``relative_share`` in thousandths, rounded to integers of at least 1."""
+        return [Fraction(max(1, round(1000 * self.relative_share(weight)))) for weight in weights]
 
 
 @dataclass(frozen=True)

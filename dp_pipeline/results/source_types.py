@@ -23,7 +23,7 @@ _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def stored_types(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return column name → its type in the source, from the facts of a release."""
+    """Return column name → its type in the source, from the facts of a release; {} if unknown."""
     types: dict[str, str] = json.loads(facts.get(TYPES, "{}"))
     return types
 
@@ -107,7 +107,10 @@ def _typed_value(level: str, type_: str) -> Any:
 
 
 def has_stored_numbers(attribute: Attribute, type_: str) -> bool:
-    """Return whether every number between an attribute's bounds is valid in the source's type."""
+    """Return whether every released number of an attribute is valid in the source's type.
+
+    False for an attribute without bins, and for dates and times.
+    """
     edges: Sequence[float] = attribute.cells.edges if isinstance(attribute.cells, Bins) else ()
     if not edges or attribute.clock is not None:
         return False

@@ -173,10 +173,9 @@ def _join_columns(*tables: Columns) -> Columns:
 
 
 def noisy_table_names(tables: Collection[str]) -> tuple[str, str]:
-    """Return the names of the stored lists of a release's noisy tables and of their cells, which
-    count units where units have parts.
+    """Return the names of two stored tables: that of all noisy tables, and that of their cells.
 
-    tables   names of the tables of a release
+    tables   names of all stored tables of a release
     """
     return ("weighted", "weighted_cells") if "units" in tables else ("measured", "cells")
 
@@ -289,7 +288,10 @@ class SyntheticTable:
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
 
     def _is_counted(self, attributes: Names) -> NDArray[np.bool_]:
-        """Return whether each row (rows,) counts in tables of some attributes."""
+        """Return the mask (rows,) of the rows that count in tables of some attributes.
+
+        Where units have parts and all attributes are of units, only the first row of each unit
+        counts; for other attributes every row that is a part."""
         parts, is_counted = self.domain.parts, np.ones(len(self.codes), dtype=np.bool_)
         if parts is not None and {*parts.attributes}.isdisjoint(attributes):
             is_counted[:] = False
@@ -320,7 +322,7 @@ class SyntheticTable:
         return {**rows, "codes": dict(self._column), **self.tables_without_rows()}
 
     def tables_without_rows(self) -> dict[str, Columns]:
-        """Return the tables to store but those that have a row for each synthetic one."""
+        """Return the tables to store, without those that list every synthetic row."""
         tables: dict[str, Columns] = {"marginals": self._marginals(), "cliques": self._cliques()}
         parts = self.domain.parts
         if parts is None:
@@ -341,7 +343,7 @@ class SyntheticTable:
         return tables
 
     def _units_and_parts(self, parts: Parts, rng: np.random.Generator) -> dict[str, Columns]:
-        """Return the table of units, and that of parts with the number of each part's unit."""
+        """Return ``units``: a row for each; and ``synthetic``: each part with its unit's number."""
         sizes = self._column[SIZE].astype(np.int64) + parts.fewest
         firsts = first_parts(parts.row_counts(self._column[SIZE]))
         count = sizes[firsts]
@@ -367,7 +369,9 @@ class SyntheticTable:
         return {
             "attribute": np.array([name for name, _ in pairs], dtype=np.str_),
             "level": np.array([label for _, label in pairs], dtype=np.str_),
-            "group": np.concatenate([grouping.labels for grouping in self.groupings.values()]),
+            "group": np.concatenate(
+                [grouping.group_of_level for grouping in self.groupings.values()]
+            ),
         }
 
     def _marginals(self) -> dict[str, np.ndarray]:
@@ -407,9 +411,11 @@ def _with_next(marginal: NoisyMarginal, parts: Parts) -> NoisyMarginal:
 def _noisy_tables(
     measured: Sequence[NoisyMarginal], name: str, of_cells: str, weight: int = 0
 ) -> dict[str, Columns]:
-    """Return the table of measured tables and, unless it is too long, that of all their cells.
+    """Return a table with a row for each measured table and, if not too long, one for each cell.
 
-    weight   divisor of the counts; 0: they are integers, in rows
+    name       of the first table
+    of_cells   name of the second table
+    weight     divisor of the counts; 0: they are integers, in rows
     """
     names = _comma_lists([marginal.attributes for marginal in measured])
     sizes = np.array([marginal.table.size for marginal in measured], dtype=np.int64)

@@ -56,7 +56,7 @@ class AnswerCount:
         write_atomically(self.path, _digits(0), overwrite=False)
 
     def read(self) -> int:
-        """Return the number of stored answers; AnswersLost if it cannot be read."""
+        """Return the number in the file; AnswersLost if it cannot be read."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         match = _DIGITS.fullmatch(content)
         if match is None:
@@ -178,7 +178,7 @@ class Transcript:
 
     @property
     def chain(self) -> str:
-        """The SHA-256 in hex over all records in their order."""
+        """The SHA-256 in hex over all records in their order; empty without records."""
         return self._chain
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
@@ -202,7 +202,11 @@ class Transcript:
     def store(
         self, question: str, answer: IntArray, *, words: str = "", scale: Fraction | None = None
     ) -> AnswerRecord:
-        """Store one answer on disk and count it; return its record."""
+        """Append one answer, on disk if the transcript is there, and count it; return its record.
+
+        words   the question for a person
+        scale   as in ``AnswerRecord``
+        """
         record = AnswerRecord(question, answer.copy(), words, scale)
         line, chain = _encode(record, self._chain)
         if self._path is not None:
@@ -276,7 +280,7 @@ def _chained(chain: str, fields: dict[str, Any]) -> str:
 
 
 def _parse(line: bytes) -> tuple[dict[str, Any] | None, object]:
-    """Return the fields of a line and its unchecked digest; None if the line is not a record."""
+    """Return the fields of a line, None if it is not a record, and its unchecked digest."""
     try:
         stored = json.loads(line)
         fields, digest = stored["record"], stored["chain"]

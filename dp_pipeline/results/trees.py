@@ -135,7 +135,7 @@ class Prefixes:
         )
 
     def where(self, selected: np.ndarray) -> Prefixes:
-        """Return the nodes that a mask (m,) or positions select."""
+        """Return the nodes at some positions, or where a boolean mask (m,) is true."""
         return Prefixes(self.depths[selected], self.bits[selected])
 
     def children(self, bits: int) -> Prefixes:
@@ -194,7 +194,7 @@ class Nodes:
         return Nodes(self.heights[mask], self.cells[mask])
 
     def positions(self, dimensions: int) -> IntArray:
-        """Return the grid position of every node, (m, d)."""
+        """Return the index of every node on each axis of its grid, int (m, d)."""
         result = np.empty((len(self), dimensions), dtype=np.int64)
         remaining = self.cells.copy()
         for axis in reversed(range(dimensions)):
@@ -227,7 +227,10 @@ class Nodes:
         return Nodes(heights, cells)
 
     def are_disjoint(self, dimensions: int, depth: int) -> bool:
-        """Return whether no node contains or repeats another and all are cells up to ``depth``."""
+        """Return whether no node contains or repeats another and all are nodes of the tree.
+
+        depth   height of the tree's deepest nodes
+        """
         if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
             return False
         is_outside = (self.cells >> (self.heights * dimensions)).any()
@@ -263,18 +266,26 @@ class CountedBoxes:
 
     @classmethod
     def of_tree(
-        cls, tree: BitTree, nodes: Prefixes, box: Sequence[Coordinate], counts: FloatArray, v: float
+        cls,
+        tree: BitTree,
+        nodes: Prefixes,
+        box: Sequence[Coordinate],
+        counts: FloatArray,
+        variance: float,
     ) -> CountedBoxes:
-        """Return the boxes of disjoint nodes that cover ``box``, each count with variance ``v``."""
+        """Return the boxes of disjoint nodes that cover ``box``, with the noisy count of each.
+
+        variance   of the noise in each count
+        """
         first = nodes.bits << (tree.depth - nodes.depths)
         order = np.argsort(first)
         ends = tree.boxes(nodes.where(order), box)
-        variances = np.full(len(order), v)
+        variances = np.full(len(order), variance)
         return cls(tree.columns, tree.axes, first[order], *ends, counts[order], variances)
 
 
 def summed_boxes(windows: Sequence[CountedBoxes]) -> CountedBoxes | None:
-    """Return the windows' sum in their finest common boxes; None if columns or cuts differ."""
+    """Return the sum of windows in their finest common boxes; None if columns or cuts differ."""
     oldest = windows[0]
     if any((window.columns, window.cut) != (oldest.columns, oldest.cut) for window in windows):
         return None

@@ -26,7 +26,7 @@ def exact(names: Sequence[str], *, groupings: dict[str, Grouping] = NO_GROUPS) -
     columns, shape = [], []
     for place in map(NAMES.index, names):
         grouping = groupings.get(NAMES[place], Grouping(tuple(range(SIZES[place]))))
-        columns.append(grouping.labels[CODES[:, place]])
+        columns.append(grouping.group_of_level[CODES[:, place]])
         shape.append(grouping.size)
     table = np.zeros(shape, dtype=np.int64)
     np.add.at(table, tuple(columns), 1)

@@ -134,7 +134,7 @@ def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran):
     assert sum(spend.epsilon for spend in counted) == HALF + BOUGHT
     # One budget of pure ε costs half the square of its whole, shared out.
     assert sum(spend.epsilon for spend in pure) == Fraction(1, 8) + BOUGHT
-    assert releases["eug_kmeans", Fraction(1, 2)].bundle.budget == PURE
+    assert releases["eug_kmeans", Fraction(1, 2)].bundle.model_currency == PURE
 
 
 def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran):

@@ -227,8 +227,8 @@ def test_one_charge_of_pure_epsilon_may_be_beside(currency, charges):
     accountant = Accountant(ONE, currency)
     *first, last = map(laplace, charges)
     for spend in first:
-        accountant.charge_beside(spend)
+        accountant.record_free_spend(spend)
         assert (accountant.free_spend, accountant.remaining) == (spend, ONE)
     expected = "One charge alone may be for rows that no other charge counts"
     with pytest.raises(BoundaryViolation, match=expected):
-        accountant.charge_beside(last)
+        accountant.record_free_spend(last)

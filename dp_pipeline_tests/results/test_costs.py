@@ -26,11 +26,11 @@ def bundle(*spends: Spend, evaluation: str = "none", **facts: str) -> Bundle:
 
 @given(shares, shares)
 def test_costs_in_rho_are_those_charged(epsilons: list[Fraction], rhos: list[Fraction]):
-    assert sum(rho_costs([*map(laplace, epsilons)], budget=PURE)) == sum(epsilons) ** 2 / 2
+    assert sum(rho_costs([*map(laplace, epsilons)], currency=PURE)) == sum(epsilons) ** 2 / 2
     spends = [*map(laplace, epsilons), *map(gaussian, rhos)]
     accountant = Accountant(Fraction(10**6), ZCDP)
     accountant.charge(*spends)
-    assert sum(rho_costs(spends, budget=ZCDP)) == accountant.spent
+    assert sum(rho_costs(spends, currency=ZCDP)) == accountant.spent
 
 
 @pytest.mark.parametrize("currency", ["pure", "zcdp"])

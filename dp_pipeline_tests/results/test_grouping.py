@@ -21,10 +21,10 @@ def test_groups_are_neighbours_with_the_share(levels: list[float], least: float)
     assert grouping.groups[0] == 0
     assert set(np.diff(grouping.groups).tolist()) <= {0, 1}
     assert grouping.size == len(set(grouping.groups))
-    assert grouping.labels.tolist() == list(grouping.groups)
+    assert grouping.group_of_level.tolist() == list(grouping.groups)
     sums = grouping.summed(np.array(levels))
     for group in range(grouping.size):
-        inside = [levels[at] for at in np.flatnonzero(grouping.labels == group)]
+        inside = [levels[at] for at in np.flatnonzero(grouping.group_of_level == group)]
         # A level with the share is alone, and a group ends as soon as it has it.
         assert len(inside) == 1 or (max(inside) < least and sum(inside[:-1]) < least)
         if group + 1 < grouping.size:
@@ -37,10 +37,10 @@ def test_groups_are_neighbours_with_the_share(levels: list[float], least: float)
 def test_an_attribute_of_groups_keeps_name_source_and_total():
     grouping = Grouping((0, 1, 1))
     assert grouping.summed(np.array([5, -2, 4])).tolist() == [5, 2]
-    coarse = grouping.of(TOWN["colour"])
+    coarse = grouping.apply_to(TOWN["colour"])
     assert (coarse.name, coarse.column, coarse.size) == ("colour", "colour", 2)
     assert not coarse.is_numeric
-    assert not Grouping((0, 0, 1)).of(TOWN["y"]).is_numeric
+    assert not Grouping((0, 0, 1)).apply_to(TOWN["y"]).is_numeric
 
 
 @given(
@@ -53,7 +53,7 @@ def test_a_level_is_drawn_from_its_group(steps, drawn, rows):
     codes = np.array([row % grouping.size for row in rows], dtype=np.int64)
     levels = grouping.expanded(codes, np.array(drawn), np.random.default_rng(1))
     assert levels.dtype == np.int8
-    assert grouping.labels[levels].tolist() == codes.tolist()
+    assert grouping.group_of_level[levels].tolist() == codes.tolist()
 
 
 def test_levels_inside_a_group_have_their_shares():

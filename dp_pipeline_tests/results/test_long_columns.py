@@ -151,4 +151,4 @@ def test_codes_of_the_smallest_type_are_the_codes(levels: int):
 def test_rows_of_groups_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(derived_attribute, "_ROWS_AT_ONCE", 3)
     groups = np.array([0, 2, 2, 0, 3, 0, 0], dtype=np.int8)
-    assert derived_attribute.rows_of_groups(groups, 5).tolist() == [4, 0, 2, 1, 0]
+    assert derived_attribute.count_group_rows(groups, 5).tolist() == [4, 0, 2, 1, 0]

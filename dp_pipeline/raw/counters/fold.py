@@ -114,7 +114,7 @@ class FoldCounter:
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> FoldCounter:
         checks.require_groupings(self.domain, groupings)
-        grouped = {name: g.of(self.domain[name]) for name, g in groupings.items()}
+        grouped = {name: g.apply_to(self.domain[name]) for name, g in groupings.items()}
         return self._recoded(
             self.domain.with_attributes(grouped), BatchRecoding(groupings=groupings)
         )

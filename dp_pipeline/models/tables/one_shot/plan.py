@@ -273,7 +273,7 @@ class Planning:
         first, second = model.first, model.second
         late = float(self.amount * (1 - ROWS_SHARE - ONE_WAY_SHARE - plan.scores))
         groups = np.clip(np.rint(1 / self.least_share(late)), 2, levels)
-        shares = np.array([self.rate.share(size) for size in levels])
+        shares = np.array([self.rate.relative_share(size) for size in levels])
         paid = float(self.amount * ONE_WAY_SHARE) * shares / shares.sum()
         variances = np.array([self.rate.variance(part) for part in paid.tolist()])
         variances = variances * levels / groups * (1 - 1 / groups)
@@ -438,7 +438,7 @@ class Planning:
                 * sqrt(cells * (self.sizes[a] - 1) * (self.sizes[b] - 1))
                 for a, b in combinations(view, 2)
             )
-            return self.rate.share(noise or float(cells))
+            return self.rate.relative_share(noise or float(cells))
 
         shares = [share(view) for view in views]
         return [amount * part / sum(shares) for part in shares]

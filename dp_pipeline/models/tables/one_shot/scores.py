@@ -215,7 +215,7 @@ class DependenceQueries:
             name: np.asarray(
                 variance(paid[name])
                 * (1 - 1 / grouping.size)
-                * np.bincount(grouping.labels[: self.stage.sizes[name]])
+                * np.bincount(grouping.group_of_level[: self.stage.sizes[name]])
             )
             for name, grouping in self.stage.groupings.items()
         }
