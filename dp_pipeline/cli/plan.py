@@ -14,7 +14,7 @@ from dp_pipeline.cli.options import READER, Reader, amount_text, number_or_none,
 if TYPE_CHECKING:
     from dp_pipeline.config.amounts import Currency
     from dp_pipeline.config.dataset import DatasetSpec
-    from dp_pipeline.releases.foreseen import ForeseenTable
+    from dp_pipeline.releases.foreseen import PairForecast
     from dp_pipeline.releases.run_options import RunOptions
     from dp_pipeline.releases.run_plan import PlannedRelease, RunPlan
 
@@ -47,18 +47,18 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     planned.require_budget()
 
 
-def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[ForeseenTable], list[str]]:
+def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[PairForecast], list[str]]:
     """Return the tables that unpaid releases will measure, and lines about an unpaid discovery."""
-    from dp_pipeline.releases.foreseen import discovery_lines, foreseen_tables
+    from dp_pipeline.releases.foreseen import discovery_lines, forecast_pairs
 
     unpaid = [release for release in planned.releases if release.state.startswith("new")]
-    keys, foreseen = {(each.model, each.epsilon) for each in unpaid}, foreseen_tables(request)
+    keys, foreseen = {(each.model, each.epsilon) for each in unpaid}, forecast_pairs(request)
     tables = [each for each in foreseen if (each.release.name, each.release.epsilon) in keys]
     is_open = any(release.model == "domain" for release in unpaid)
     return tables, list(discovery_lines(request.spec)) if is_open else []
 
 
-def _pairs(table: ForeseenTable) -> dict[str, Any]:
+def _pairs(table: PairForecast) -> dict[str, Any]:
     pairs = table.pairs
     return {
         "model": table.release.name,

@@ -68,7 +68,7 @@ def _show_result(result: RunResult, reader: Reader, *, custodian: bool) -> None:
     reader.print_output(
         lambda: released.result_document(result), lambda: released.print_result(result)
     )
-    released.print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
+    released.print_failed_checks(result.failing_spec, result.failed_checks, custodian=custodian)
 
 
 def anonymize_options(
@@ -197,7 +197,7 @@ def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
         lambda: released.print_results(results),
     )
     for result in results:
-        released.print_failed_checks(result.failing, result.failed_checks, custodian=custodian)
+        released.print_failed_checks(result.failing_spec, result.failed_checks, custodian=custodian)
 
 
 @click.command()

@@ -36,7 +36,7 @@ from dp_pipeline.releases.export import publications_of
 from dp_pipeline.releases.outcome import write_comparison, write_evaluation, write_pointer
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.published_copy import publish_copies
-from dp_pipeline.releases.release import Release, other_non_dp_releases, program_code
+from dp_pipeline.releases.release import Release, other_non_dp_releases, program_version
 from dp_pipeline.releases.release_text import describe, write_card
 
 AssetResults = Iterator[dg.MaterializeResult[Any] | dg.AssetCheckEvaluation]
@@ -182,7 +182,7 @@ def _evaluation_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefini
         partitions_def=release_partitions(spec, kind),
         description=f"{subject} {privacy}",
         config_schema=_config_schema(spec, None),
-        code_version=program_code(),
+        code_version=program_version(),
         **_monitoring_labels(spec, kind, "json"),
     )
     def evaluation(
@@ -206,7 +206,7 @@ def _comparison_asset(spec: DatasetSpec, kind: type[Release]) -> dg.AssetsDefini
         key=[spec.name, *kind.FOLDER, "comparison"],
         deps=[[spec.name, *kind.FOLDER, "evaluation"]],
         description=f"{subject} One HTML report, made from released and evaluated numbers only.",
-        code_version=program_code(),
+        code_version=program_version(),
         automation_condition=condition,
         **_monitoring_labels(spec, kind, "report"),
     )
@@ -233,7 +233,7 @@ def _published_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
         description=f"The newest releasable release of {', '.join(models)}, exported for readers "
         "to a place that stays the same. A release that is not releasable is never put there. "
         "Spends nothing and reads no row.",
-        code_version=program_code(),
+        code_version=program_version(),
         automation_condition=common.on_any_update(),
         **common.asset_labels(spec, "release", kinds={"csv", "json"}),
     )
@@ -257,7 +257,7 @@ def _budget_asset(spec: DatasetSpec) -> dg.AssetsDefinition:
         check_specs=budget_check_specs(key),
         description=f"What the population {spec.population} has spent over all runs, charge by "
         "charge and as a picture over time, from the privacy ledger, whose chain is verified.",
-        code_version=program_code(),
+        code_version=program_version(),
         automation_condition=common.on_any_update(),
         **common.asset_labels(spec, "monitoring", kinds={"report"}),
     )

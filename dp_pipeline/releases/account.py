@@ -31,7 +31,8 @@ def open_population(spec: DatasetSpec, home: Home) -> Ledger:
     Raises DeclarationError when the account has another unit, relation, purpose or delta, or lower
     limits than the file, or the source belongs to another population; Damaged when a new account
     would be opened although this home holds rows or releases of an unknown population: a lost
-    ledger must not come back with a full budget.
+    ledger must not come back with a full budget. The first account of a home also closes its
+    folders to other users.
     """
     ledger = home.ledger
     if ledger.account(spec.population) is None:
@@ -50,15 +51,16 @@ def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
 
 
 def source_claimer(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
-    """Return a function that claims more names of the source for the population of a data set."""
+    """Return a function that claims the names it is given for the population of a data set."""
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
 
 
 def limits_note(spec: DatasetSpec, home: Home) -> str:
-    """Return a line about limits that differ between file and account; empty if none do.
+    """Return a line on limits or time windows in which file and account differ, else "".
 
-    DeclarationError where windows are to be added, and the earlier charges exceed their limit.
+    It is "" also without an account. DeclarationError where windows are to be added, and what was
+    spent before exceeds the limit of a window.
     """
     account, declared = home.ledger.account(spec.population), declared_account(spec)
     if account is None:

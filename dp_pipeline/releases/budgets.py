@@ -13,7 +13,7 @@ class Budget:
     """The budget of one population, as it is shown to people.
 
     releases   number of charges, settled or not
-    windows    sum of the charges to each time window, where rows are partitioned; else empty
+    windows    time window → sum of its charges; empty where rows are not partitioned
     """
 
     population: str
@@ -34,7 +34,7 @@ class Budget:
         return f"{charged}; the fullest is {fullest} with {currency.text(spent)}"
 
     def texts(self) -> dict[str, str]:
-        """Return the exact amounts as texts by name, for ρ also with δ and the implied ε."""
+        """Return every number and exact amount as text by name; for ρ also δ and the implied ε."""
         texts, currency = self._texts(epsilon_text), self.balance.currency
         if self.balance.delta_summary:
             ceiling = self.balance.delta_ceiling
@@ -55,7 +55,7 @@ class Budget:
         }
 
     def cells(self) -> list[str]:
-        """Return the cells of this population's row in the table of budgets."""
+        """Return the population, its numbers of releases and its amounts, as texts of a row."""
         return list(self._texts(self.balance.currency.text).values())
 
     def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:
@@ -76,7 +76,7 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Verify the ledger, and return the budgets of all populations, or of one data set's."""
+    """Verify the ledger; return the budget of a data set's population, or of all if None."""
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     return [

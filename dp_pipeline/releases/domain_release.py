@@ -208,7 +208,7 @@ def discovered_domain(bundle: Bundle) -> DiscoveredDomain:
 
 
 def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
-    """Return every discovered attribute with its bounds, bins and levels as text, for a table."""
+    """Return the name of every discovered attribute, with its bounds, bins and levels as text."""
     domain = discovered_domain(published.bundle)
     return [(name, _description(attribute)) for name, attribute in domain.attributes]
 

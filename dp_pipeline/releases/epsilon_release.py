@@ -132,7 +132,7 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def where(self) -> str:
-        """The data set and the model, as messages about declarations name them."""
+        """The data set and the model, as messages name them."""
         return "/".join(self.path)
 
     @property
@@ -183,7 +183,10 @@ class EpsilonRelease(NoisyRelease):
         return price(self.spec, self.guarantee)
 
     def refinement_cost(self, refined: Fraction | None) -> Fraction:
-        """Return the cost of a draw, less that of the release at ``refined`` if it refines one."""
+        """Return the cost of a draw, less that of the release it refines.
+
+        refined   ε of that release; None: the draw refines none
+        """
         if refined is None:
             return self.cost
         return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
@@ -342,7 +345,7 @@ class EpsilonRelease(NoisyRelease):
         return Bundle(spec.key.digest, facts, spends, quality, tables, transcript.chain, free)
 
     def _fit_model(self, spec: ReleaseSpec, curators: Curators) -> FitResult:
-        """Return the fit of the model, with the answers that a refinement may start from."""
+        """Return the fit of the model; its ``paid`` are the answers that a refinement can use."""
         key, folder = as_release_key(spec.key), spec.facts.get(LEARNED)
         refined, public = self.refined(key), self.public_rows
         coarse = None

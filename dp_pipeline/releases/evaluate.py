@@ -83,13 +83,13 @@ class TableComparison:
         """Return a comparison of each column and pair (of very many, a sample), worst first."""
         distances = distances_of_table(self.domain, self.real, self.synthetic)
         if self.domain.parts is None:
-            moved = self._changes_in(self.real, self.synthetic)
+            moved = self._correlation_changes(self.real, self.synthetic)
         else:
             # Numbers of units are compared over units, all others over parts.
             tables = (self.real, self.synthetic)
             real, synthetic = (UnitTables(self.domain, codes) for codes in tables)
-            moved = self._changes_in(real.parts, synthetic.parts)
-            moved |= self._changes_in(real.units, synthetic.units)
+            moved = self._correlation_changes(real.parts, synthetic.parts)
+            moved |= self._correlation_changes(real.units, synthetic.units)
         return quality.worst_first(
             quality.ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
             for attributes, distance in distances.items()
@@ -121,8 +121,11 @@ class TableComparison:
         majority = float(hits.mean()) if len(hits) else float("nan")
         return quality.LearnedLabel(label, accuracy, auc, real_accuracy, real_auc, majority)
 
-    def _changes_in(self, *tables: Codes) -> dict[Names, float]:
-        """Return the synthetic minus the real correlation of each pair of numbers."""
+    def _correlation_changes(self, *tables: Codes) -> dict[Names, float]:
+        """Return pair of numeric attributes → its synthetic minus its real correlation.
+
+        tables   the real one and the synthetic one
+        """
         numbers = [name for name in tables[0] if isinstance(self.domain[name].cells, Bins)]
         if len(numbers) < 2:
             return {}
@@ -167,7 +170,7 @@ _VERSION = 3
 
 
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
-    """Return the quality numbers of releases; none of one whose snapshot is no longer current.
+    """Return the quality numbers of all releases of the current snapshot.
 
     Of sensitive rows these are paid numbers only; exact ones go to a private file in the raw store.
 
@@ -209,7 +212,7 @@ MOST_KEPT = 100
 def compare_tables(
     spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return documents of the worst comparisons with public rows, by model; {} for sensitive rows.
+    """Return model → its worst comparisons with public rows, as documents; {} for sensitive rows.
 
     A release without synthetic rows is left out, and one whose rows were replaced or retired.
     """

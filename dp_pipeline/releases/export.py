@@ -108,12 +108,12 @@ class SettledRelease:
 
     @property
     def words(self) -> str:
-        """The name, level and snapshot of the release, as a phrase."""
+        """A phrase that names the release, its level and its snapshot."""
         return f"{self.release.what}, snapshot {self.bundle.facts['snapshot']}"
 
     @property
     def standing(self) -> str:
-        """The permitted use of the release, as a phrase."""
+        """A phrase that says what the release may be used for."""
         return str(reported(self.release, self.bundle).standing)
 
 
@@ -201,9 +201,9 @@ def _bundle_folder(release: Release, settled: Entry) -> str:
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:
-    """Raise DeclarationError for a release that is not cleared, unless ``allow_not_dp`` is true.
+    """Raise DeclarationError for a release that may not be published, unless ``allow_not_dp``.
 
-    BoundaryViolation for a release of sensitive rows that may never be published.
+    BoundaryViolation, in any case, for one of sensitive rows that must never leave the project.
     """
     bundle = settled.bundle
     if is_cleared(bundle):

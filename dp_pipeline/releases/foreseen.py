@@ -23,8 +23,11 @@ REMEDIES = "raise ε, declare fewer columns or coarser bins"
 
 
 @dataclass(frozen=True)
-class ForeseenTable:
-    """The pairs that one release of ``nominal_rows`` rows is expected to measure."""
+class PairForecast:
+    """The pairs of attributes that one release is expected to measure.
+
+    rows   expected number of rows
+    """
 
     release: EpsilonRelease
     rows: int
@@ -32,7 +35,7 @@ class ForeseenTable:
 
     @property
     def warning(self) -> str:
-        """A sentence on what will not be measured and what would help; empty if enough is."""
+        """A phrase on what will not be measured and what would help; empty if enough is."""
         pairs, remedies = self.pairs, REMEDIES
         if self.release.spec.protection.rows > 1:
             remedies += ", or one row a person"
@@ -45,7 +48,7 @@ class ForeseenTable:
 
     @property
     def text(self) -> str:
-        """A line of text on the expected measurements."""
+        """A line on the number of pairs, their error, and the warning."""
         items, pairs = self.release.spec.domain.items, self.pairs
         least, most = min(self.pairs.measured), max(self.pairs.measured)
         of_all = (
@@ -58,10 +61,10 @@ class ForeseenTable:
         return text + (f"; {self.warning}" if self.warning else "")
 
 
-def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
-    """Yield the expected measurements of each release of tables with a finite ε.
+def forecast_pairs(options: RunOptions) -> Iterator[PairForecast]:
+    """Yield a forecast for each release of tables with a finite ε; nothing without nominal_rows.
 
-    None without ``nominal_rows``. Of many time windows only the first is shown: all are alike.
+    Of many time windows only the first is shown: all are alike.
     """
     first, rows = options.per_window[0], options.spec.nominal_rows
     for release in first.releases:
@@ -74,13 +77,13 @@ def foreseen_tables(options: RunOptions) -> Iterator[ForeseenTable]:
             domain = _likely_domain(spec, options.spec, rows)
             pairs = model.expected_pairs(domain, rows, amount, rate)
             if pairs is not None:
-                yield ForeseenTable(release, rows, pairs)
+                yield PairForecast(release, rows, pairs)
 
 
 def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domain:
     """Return the domain of a release; before its discovery, with as many levels as are likely.
 
-    They share all rows, and each has as many persons as the release of a text needs."""
+    These are as many as would be discovered if all rows were shared equally among them."""
     fewer = {}
     is_invented = declared.to_discover and spec.discovered == declared.widest.discovered
     for query in discovery_queries(declared) if is_invented else ():

@@ -59,13 +59,15 @@ class Home:
 
     @property
     def answer_counts(self) -> Path:
-        """The folder of numbers of answers, beside the head: they expose an older ``released``."""
+        """The folder with the number of answers of each unfinished release, next to the head.
+
+        They show that ``released`` was replaced by an older copy."""
         head = follow_links(self.head or self.ledger_folder.with_name("ledger.head"))
         return head.with_name(f"{head.name}.answers")
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All folders of the home, which only their owner may enter."""
+        """The five folders above, which only their owner may enter."""
         return self.raw, self.released, self.internal, self.reports, self.ledger_folder
 
     @property
@@ -145,10 +147,13 @@ def noise_name() -> str:
 
 
 def engine_name() -> str:
-    """Return the name of the engine in ``$DP_PIPELINE_ENGINE``, by default empty."""
+    """Return the name in ``$DP_PIPELINE_ENGINE`` of the engine that counts rows; else ""."""
     return os.environ.get(ENGINE_VARIABLE, "")
 
 
 def published_place(home: Home) -> str:
-    """Return the place of published copies: ``$DP_PIPELINE_PUBLISHED``, else in the home."""
+    """Return the folder or address of published copies.
+
+    It is ``$DP_PIPELINE_PUBLISHED``, or else a folder in the home.
+    """
     return os.environ.get(PUBLISHED_VARIABLE) or str(home.root / SHELF)

@@ -96,8 +96,10 @@ def evaluate_over(
 
 @dataclass(frozen=True, eq=False)
 class _Selection:
-    """The rule of a method for one guarantee, the seconds that it took, and the rows that are not
-    suppressed, before recoding."""
+    """The rule of a method for one guarantee, with the unsuppressed rows before recoding.
+
+    seconds   wall time in which the method found the rule
+    """
 
     rule: RowRule
     rows: CodedRows

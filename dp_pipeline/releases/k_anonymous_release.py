@@ -229,7 +229,7 @@ class KAnonymousRelease(Release):
 
     def rebuild(self, key: Key) -> Bundle:
         """Raise Damaged: a k-anonymous table has no stored answers to be rebuilt from."""
-        raise self.store.damaged(self.store.bundle_path(key, self.postprocessing))
+        raise self.store.damage_error(self.store.bundle_path(key, self.postprocessing))
 
 
 def reported_k_anonymous_release(

@@ -41,7 +41,7 @@ class ReleaseCounter(Protocol):
 
 @dataclass(frozen=True)
 class NoisyDrawing(Drawing):
-    """The counter of a release's rows, together with its stored answers."""
+    """A draw of noisy answers, by a counter of the rows and the answers stored so far."""
 
     release: "NoisyRelease"
     spec: ReleaseSpec

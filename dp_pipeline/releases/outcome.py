@@ -17,7 +17,7 @@ from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.evaluate import compare_tables, evaluate
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import PublishedBundle
-from dp_pipeline.releases.release import Release, digest_of, other_non_dp_releases, program_code
+from dp_pipeline.releases.release import Release, digest_of, other_non_dp_releases, program_version
 from dp_pipeline.releases.release_text import write_card
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.reporting.metrics import QualityRow, to_documents
@@ -26,7 +26,7 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def write_pointer(release: Release, published: PublishedBundle) -> None:
-    """Write the file that names a release's bundle, its state, and its charge by this run."""
+    """Write the pointer file: folder of a release's bundle, its state, its charge by this run."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     write_private(replay.pointer_path(release), replay.encode_document(pointer))
@@ -77,8 +77,10 @@ def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> repo
 
 
 def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str, Any]:
-    """Return the stored evaluations by level, or by time window if the rows have windows; levels
-    without one are left out."""
+    """Return level → stored evaluation, or time window → it if the rows have windows.
+
+    Levels and windows without an evaluation are left out.
+    """
     folder = Path(home.internal, spec.name, *kind.FOLDER, "evaluation")
     names: Iterable[str] = kind.levels(spec)
     if spec.windows is not None:
@@ -90,8 +92,9 @@ def evaluations(spec: DatasetSpec, home: Home, kind: type[Release]) -> dict[str,
 
 
 def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, list[float]]:
-    """Return the noisy number of rows and its standard deviation, by model that releases one, with
-    the number of its time windows if these are several."""
+    """Return model → [noisy number of rows, its standard deviation], if the model releases it.
+
+    The name of a model whose release covers several time windows also says how many."""
     totals = {}
     for bundle in bundles:
         span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
@@ -209,7 +212,7 @@ def _is_complete(release: Release) -> bool:
 def evaluation_digest(spec: DatasetSpec) -> str:
     """Return a digest of the code and the declarations that an evaluation depends on."""
     declared = [getattr(spec, field.name) for field in fields(spec) if field.name != "source"]
-    return digest_of(program_code(), *map(repr, declared))
+    return digest_of(program_version(), *map(repr, declared))
 
 
 def report_digest(spec: DatasetSpec, home: Home, kind: type[Release]) -> str:

@@ -102,10 +102,10 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
 
 
 def require_reserved_parameters(release: Release, key: Key) -> None:
-    """Raise DeclarationError if the release was started with other post-processing parameters.
+    """Raise DeclarationError if post-processing parameters changed since the charge.
 
-    Its charge holds one evaluation, of its own centres or tables. Once settled, the post-processing
-    may change at no cost.
+    Only a release with a private evaluation is refused: its charge holds one, of its own centres or
+    tables. Once settled, the post-processing may change at no cost.
     """
     facts = replay.reserved_entry(key.digest, key.population, release.home.ledger).facts
     parameters = fact_text(release.postprocessing)
@@ -129,7 +129,7 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
     bundle = replay.settled_bundle(store, path, ledger=ledger, population=key.population)
     if not release.level_facts.items() <= bundle.facts.items():
         # All refinements of one release have one key, and another ε was charged first.
-        raise store.damaged(path)
+        raise store.damage_error(path)
     return PublishedBundle(bundle, "replayed", 0, path)
 
 
@@ -139,7 +139,7 @@ def _abort_if_answers_lost(
 ) -> Iterator[None]:
     """Mark the release as dead if the block raises AnswersLost, since answers may have been seen.
 
-    An OtherQuestion is raised with a remedy.
+    An OtherQuestion is raised anew with a remedy in its message.
     """
     try:
         yield

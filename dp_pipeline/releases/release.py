@@ -70,7 +70,7 @@ def code_version(folders: tuple[str, ...] = _MEASURING) -> str:
     return f"dp_pipeline {__version__} {digest.hexdigest()[:12]}"
 
 
-def program_code() -> str:
+def program_version() -> str:
     """Return the version of the code that makes evaluations, comparisons and budget reports."""
     return code_version(("raw", "metrics", "reporting", "ledger", "releases", "orchestration"))
 
@@ -282,7 +282,7 @@ class Release(ABC):
         )
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return the facts of the release for the ledger and its bundle."""
+        """Return the facts of the release for the ledger and its bundle, as texts by name."""
         non_dp = other_non_dp_releases(self.spec, self.home.ledger, before=key.digest)
         return {
             "population": self.spec.population,

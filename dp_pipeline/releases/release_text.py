@@ -10,7 +10,7 @@ from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.releases import k_anonymous_release
 from dp_pipeline.releases.domain_release import DomainRelease, declared_discovery
 from dp_pipeline.releases.release import Release, other_non_dp_releases
-from dp_pipeline.releases.replay import exact_rows
+from dp_pipeline.releases.replay import exact_quality
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.releases import ReportedPrivateRelease, ReportedRelease
 from dp_pipeline.results.bundle import Bundle
@@ -69,7 +69,7 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
         summary=release.summary,
         balance=ledger.balance(release.spec.population),
         non_dp_releases=other_non_dp_releases(release.spec, ledger),
-        exact=exact_rows(release, bundle),
+        exact=exact_quality(release, bundle),
     )
 
 

@@ -57,18 +57,21 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population
     is_as_drawn = path.name == settled.get(FOLDER) and MADE_AGAIN not in bundle.facts
     is_changed = is_as_drawn and content_digest(bundle) != settled[CONTENT]
     if is_changed or bundle.transcript != settled.get(TRANSCRIPT, ""):
-        raise store.damaged(path)
+        raise store.damage_error(path)
     return bundle
 
 
 def settled_facts(bundle: Bundle, path: Path) -> dict[str, str]:
-    """Return the facts of the row that settles a bundle: its digest, folder and transcript."""
+    """Return the facts of the ledger row that settles a bundle.
+
+    These are its content digest, the name of its folder and, if it has answers, their digest.
+    """
     facts = {CONTENT: content_digest(bundle), FOLDER: path.name}
     return {**facts, TRANSCRIPT: bundle.transcript} if bundle.transcript else facts
 
 
 def snapshot_by_name(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
-    """Return a snapshot without access to its rows, for keys of releases; it may be absent."""
+    """Return a snapshot by its name, without the key to its rows; it need not exist."""
     return Snapshot(Path(home.raw, spec.name, name), b"")
 
 
@@ -87,11 +90,13 @@ def key_of(release: Release, bundle: Bundle) -> Key:
 
 
 def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
-    """Return the rebuilt bundle of a settled release whose stored bundle is missing.
+    """Return the bundle of a settled release, rebuilt from its stored answers.
 
     The fact MADE_AGAIN marks it if it is not what was settled.
 
-    Raises Damaged where its transcript is not the one that was settled, or there is none.
+    path   the missing folder of the bundle
+
+    Raises Damaged if the settled transcript is missing or was changed.
     """
     bundle = release.rebuild(key)
     settled = settled_entry(key.digest, key.population, release.home.ledger)
@@ -147,7 +152,7 @@ def settled_answers(store: BundleStore, key: Key, settled: Entry) -> Transcript:
 
 
 def spend_rows(bundle: Bundle) -> list[SpendRow]:
-    """Return the spends of a bundle for the ledger; [] if no finite ε holds."""
+    """Return the charges of a bundle as rows for the ledger; [] if no finite ε holds."""
     if not bundle.is_dp:
         return []
     return [
@@ -188,7 +193,7 @@ def require_intact(release: Release, folder: Path) -> Bundle:
 
 
 def require_reproducible(release: Release, bundle: Bundle) -> None:
-    """Raise Damaged unless this code makes the same bundle, but for its version, of the answers."""
+    """Raise Damaged unless the stored answers give the same bundle again, but for code version."""
     rebuilt = release.rebuild(key_of(release, bundle))
     # The digest of every table is in the text, so equal texts are equal tables.
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
@@ -230,7 +235,7 @@ def read_document(path: Path) -> Any:
 
 
 def pointer_path(release: Release) -> Path:
-    """Return the path of the file that names the bundle of a release."""
+    """Return the path of the pointer file, which names the folder of a release's bundle."""
     name = ".".join(release.partition)
     return Path(release.home.released, *release.path, f"partition-{name}.json")
 
@@ -243,7 +248,7 @@ def evaluation_path(release: Release) -> Path:
 
 
 def is_published(release: Release) -> bool:
-    """Return whether the file publishes this release of time windows; False if rows have none."""
+    """Return whether ``publish`` of the data set file lists a release; False without windows."""
     published = {
         (publication.model, epsilon_text(publication.epsilon), publication.span)
         for publication in release.spec.publications
@@ -252,8 +257,11 @@ def is_published(release: Release) -> bool:
     return bool(release.spec.window) and identity in published
 
 
-def exact_rows(release: Release, bundle: Bundle) -> "list[QualityRow]":
-    """Return the exact quality numbers of a release of public rows; [] if missing or outdated."""
+def exact_quality(release: Release, bundle: Bundle) -> "list[QualityRow]":
+    """Return the stored exact quality numbers of a release of public rows.
+
+    [] for sensitive rows, and if the numbers are missing, unreadable or outdated.
+    """
     from dp_pipeline.reporting.metrics import from_documents
 
     if release.spec.is_release:

@@ -154,7 +154,9 @@ def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
 
 
 def _bundle(release: EpsilonRelease) -> Bundle:
-    """Return the settled bundle of a window; NotPrepared or DeclarationError if unfit."""
+    """Return the settled bundle of a window; NotPrepared if there is none.
+
+    DeclarationError if it was made with other declarations or parameters."""
     spec, home, pointer = (
         release.spec,
         release.home,
@@ -183,7 +185,7 @@ def _bundle(release: EpsilonRelease) -> Bundle:
 
 
 def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None:
-    """Return the sum of tables over some attributes; None if a window lacks one."""
+    """Return the sum of the tables over ``names``; None if a window lacks it or groups differ."""
     marginals = [window.of_names(names) for window in windows]
     # A table of one attribute is over its levels, whatever groups tables of several are over.
     grouped = names if len(names) > 1 else ()

@@ -49,7 +49,7 @@ class RunOptions:
 
     @property
     def per_window(self) -> tuple[Self, ...]:
-        """The same options for each time window separately, oldest first."""
+        """The same options for each time window separately, oldest first; without any, self."""
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
@@ -91,7 +91,7 @@ class RunOptions:
     def release_of(
         self, spec: DatasetSpec, name: str, level: str, run: Mapping[str, str] | None = None
     ) -> Release:
-        """Return the release of a model or method at an ε or K, with the requested refinement.
+        """Return the release of a model or method at an ε or K, with ``span`` and ``refine``.
 
         spec   the data set with its discovered domain
         run    facts of the run for the ledger: run id, asset

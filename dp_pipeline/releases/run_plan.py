@@ -108,7 +108,9 @@ class RunPlan:
 
     @property
     def amounts(self) -> dict[str, Fraction | None]:
-        """The amounts requested, spent, left and allowed, by name; None without a limit."""
+        """The amounts requested, spent, left and allowed, by name; None without a limit.
+
+        Those of the current month follow if a month has a limit."""
         amounts: dict[str, Fraction | None] = {
             "requested": self.total_cost,
             "spent": self.balance.spent,
@@ -165,7 +167,11 @@ def plan_run(options: RunOptions) -> RunPlan:
 
 
 def refined_cost(options: RunOptions) -> Fraction | None:
-    """Return the total cost if each release refined the next smaller ε; None if none can."""
+    """Return the total cost of the run if each release refined that at the next smaller ε.
+
+    None if no release can, or the options request a refinement, a new draw, a snapshot or several
+    time windows.
+    """
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None
     in_steps = replace(options, refine=PREVIOUS)

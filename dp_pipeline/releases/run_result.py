@@ -123,7 +123,7 @@ class RunResult(Sequence[ReleaseResult]):
         discovery_charge: Fraction = Fraction(0),
         failures: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Self:
-        """Return the releases of a run as they are stored now.
+        """Return the result of a run, with its releases as they are stored now.
 
         levels   for each time window, the ε or K that were run now; others were complete before
         """
@@ -155,8 +155,8 @@ class RunResult(Sequence[ReleaseResult]):
         return tuple(dict.fromkeys(name for names in self.failures.values() for name in names))
 
     @property
-    def failing(self) -> DatasetSpec:
-        """The data set, at the newest time window in which a check failed, else at the newest."""
+    def failing_spec(self) -> DatasetSpec:
+        """The data set at the newest time window with a failed check, or else at the newest."""
         newest_first = (options.spec for options in reversed(self.options.per_window))
         return next((spec for spec in newest_first if self.failures.get(spec.window)), self.spec)
 

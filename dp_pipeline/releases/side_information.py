@@ -29,7 +29,7 @@ Codes = Mapping[str, np.ndarray]
 class PublicRows:
     """The prepared rows of the data set that a model uses as prior knowledge.
 
-    fact   its name and a digest of all codes
+    fact   name of the data set and a digest of all codes, as text for the ledger
     """
 
     table: PublicTable

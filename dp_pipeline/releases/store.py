@@ -50,7 +50,7 @@ class BundleStore:
         return self.folder(key) / TRANSCRIPT_FILE
 
     def bundle_path(self, key: Key, postprocessing: Mapping[str, str]) -> Path:
-        """Return the folder of a release's bundle with this post-processing."""
+        """Return the folder for a release's bundle with this post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
@@ -67,9 +67,9 @@ class BundleStore:
     def write(
         self, path: Path, bundle: Bundle, *, key: bytes, texts: Mapping[str, str] | None = None
     ) -> None:
-        """Store a bundle in the folder of a release, unless it exists; only its owner may read it.
+        """Store a bundle in the folder ``path`` unless that exists; only its owner may read it.
 
-        key     the secret of its population
+        key     the secret of the population
         texts   file name → text for a person, sealed with it
         """
         with temporary_folder(path) as temporary:
@@ -89,7 +89,7 @@ class BundleStore:
             sync(path.parent)
 
     def read_sealed(self, path: Path, *, key: bytes) -> Bundle:
-        """Return a stored bundle; Damaged for a changed folder, UnknownFormat for another format.
+        """Return a stored bundle; Damaged if changed or missing, UnknownFormat for another format.
 
         Only the ledger shows whether it was settled: ``replay.settled_bundle`` reads those.
         """
@@ -100,16 +100,16 @@ class BundleStore:
             names = table_names(text)
             seal = files.pop(_SEAL, b"")
             if not hmac.compare_digest(seal, self._seal(path, files, key).encode()):
-                raise self.damaged(path)
+                raise self.damage_error(path)
             # A plan needs no Arrow.
             from dp_pipeline.export.arrow_tables import read_parquet
 
             tables: Tables = {name: read_parquet(files[f"{name}.parquet"]) for name in names}
             return Bundle.from_json(text, tables)
         except (*_NOT_STORED, ValueError, KeyError, Damaged):
-            raise self.damaged(path) from None
+            raise self.damage_error(path) from None
 
-    def damaged(self, path: Path) -> Damaged:
+    def damage_error(self, path: Path) -> Damaged:
         """Return the error for a changed or missing bundle, with a remedy."""
         is_there = path.exists()
         remedy = f"put a copy of {path} back: it has no answers to be made again from"

@@ -76,7 +76,7 @@ def test_other_code_title_or_draw_starts_a_run(
     assert asks(released_rides, spec, snapshot="tuesday")
     assert asks(released_rides, released_rides.declare("rides", RIDES, title="Otherwise"))
     assert not asks(released_rides, spec)
-    for owner, name in ((EpsilonRelease, "version"), (outcome, "program_code")):
+    for owner, name in ((EpsilonRelease, "version"), (outcome, "program_version")):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, staticmethod(lambda: "dp_pipeline 0"))
             assert asks(released_rides, spec)

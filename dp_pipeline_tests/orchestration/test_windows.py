@@ -352,7 +352,7 @@ def test_failed_week_is_named_and_has_its_data_docs(ran: Any):
     project, spec, _ = ran
     failures = {"2026-W01": (), "2026-W02": ("bounds__x",)}
     result = RunResult(all_windows(week_options(project, spec)), (), failures=failures)
-    assert result.failing.window == "2026-W02"
+    assert result.failing_spec.window == "2026-W02"
     written = project.command("data", "docs", "stream", "--window", "2026-W02")
     assert "raw/stream/2026-W02/great_expectations" in written
     words = "The data set stream is read in windows, so --window must name one"
