@@ -86,6 +86,14 @@ CSV |= {
     for first in (b"", BOM, b'|,"of\n', b"\n|\r\n")
 }  # fmt: skip
 CSV |= {
+    f"comments above the names in line {row}": (
+        b"title\n|of rows\n" + b"|\n" * (row - 3) + b"x,y\n1,2\n3,4\n",
+        {"comment": "|", "header_row": row},
+        TWO_ROWS,
+    )
+    for row in (3, 4)
+}
+CSV |= {
     f"white space behind {first!r}": (
         first + b"  118879   887164\r\n\t1 \t 2\t\n\n\n3 4",
         {"delimiter": "whitespace", **XY},

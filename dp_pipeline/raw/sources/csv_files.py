@@ -159,7 +159,10 @@ def _csv_tables(
     """
     yield pa.table({name: pa.array([], pa.binary()) for name in columns})
     if not line_is_row:
-        rows = _without_header(_content(_file_content(path, source), source), source)
+        content = _file_content(path, source)
+        if source.header_row > 1:
+            content = b"".join(content.splitlines(keepends=True)[source.header_row - 1 :])
+        rows = _without_header(_content(content, source), source)
         if rows.strip(b"\r\n"):
             try:
                 table = _parse(rows, names, columns, source, line_is_row=False)
@@ -212,18 +215,18 @@ def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
 
 def _row_lines(path: Path, source: Source) -> Iterator[list[bytes] | None]:
     """Yield lists of the lines after the header, without blank ones; yield None at the end."""
-    above = 0 if source.header else source.header_row
+    above, has_header = source.header_row - 1, not source.header
     for part in _file_parts(path, source, line_is_row=True):
-        lines = _content(part, source).splitlines()
-        if above > 1:
-            # Lines above the names are counted as they are, also blank ones.
-            cut = min(above - 1, len(lines))
-            del lines[:cut]
-            above -= cut
-        lines = [line for line in lines if line]
-        if above == 1 and lines:
+        content = part
+        if above:
+            # Lines above the names are counted as they are, also blank ones and comments.
+            lines = part.splitlines(keepends=True)
+            content = b"".join(lines[above:])
+            above = max(0, above - len(lines))
+        lines = [line for line in _content(content, source).splitlines() if line]
+        if has_header and lines:
             del lines[0]
-            above = 0
+            has_header = False
         yield lines
     yield None
 
@@ -393,8 +396,6 @@ def _without_header(data: bytes, source: Source) -> bytes:
         data = b"".join(lines[: filled[-source.footer]]) if len(filled) >= source.footer else b""
     if source.header:
         return data
-    if source.header_row > 1:
-        data = b"".join(data.splitlines(keepends=True)[source.header_row - 1 :])
     # Latin-1 gives every byte one character, so that positions are those of the bytes.
     text = io.StringIO(data.decode("latin-1"), newline="")
     next(row for row in csv.reader(iter(text.readline, ""), delimiter=_delimiter(source)) if row)
