@@ -100,7 +100,7 @@ def told(project: Project, *arguments: str, to: Path) -> dict[str, Any]:
     return outcome
 
 
-def verified(project: Project, folder: Path) -> Result:
+def verify_export(project: Project, folder: Path) -> Result:
     """Checked where there is no home."""
     nowhere = str(project.folder / "nowhere")
     return project.cli_here(
@@ -133,7 +133,7 @@ def test_an_export_reads_no_row_and_verifies_without_a_home(
     assert actual["standing"] == "DIFFERENTIALLY PRIVATE"
     assert file in actual["files"]
     assert ran.files("released", "ledger") == before, "nothing is charged or written"
-    checked = verified(ran, tmp_path / "out")
+    checked = verify_export(ran, tmp_path / "out")
     assert (checked.code, checked.err) == (0, ""), checked.out
     assert actual["digest"] in checked.out
     assert "BAD" not in checked.out
@@ -182,7 +182,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
     card = json.loads((tmp_path / "out" / "card.json").read_text(encoding="utf-8"))
     assert card["guarantee"]["cleared"] is False
     assert (tmp_path / "out" / "card.md").read_text(encoding="utf-8").startswith("# NOT ")
-    assert verified(ran, tmp_path / "out").code == 0
+    assert verify_export(ran, tmp_path / "out").code == 0
 
 
 @pytest.mark.parametrize(
@@ -212,24 +212,24 @@ def test_only_an_earlier_export_is_replaced(ran: Project, tmp_path: Path) -> Non
     small = told(ran, "rides", "--epsilon", "0.1", to=tmp_path / "out")
     large = told(ran, "rides", "--epsilon", "0.5", to=tmp_path / "out")
     assert small["digest"] != large["digest"]
-    assert verified(ran, tmp_path / "out").code == 0
+    assert verify_export(ran, tmp_path / "out").code == 0
     refused = export(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
     assert_refused(refused, 2, f"{tmp_path / 'out'} may only be an earlier export of city/")
-    assert verified(ran, tmp_path / "out").code == 0
+    assert verify_export(ran, tmp_path / "out").code == 0
 
 
 def test_a_changed_export_is_bad_and_says_which_file(ran: Project, tmp_path: Path) -> None:
     told(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
     with (tmp_path / "out" / "centres.geojson").open("ab") as file:
         file.write(b" ")
-    checked = verified(ran, tmp_path / "out")
+    checked = verify_export(ran, tmp_path / "out")
     assert checked.code == 1
     assert "BAD  centres.geojson: the file has " in checked.out
     said = ran.cli_here("verify", str(tmp_path / "out"), "--json")
     actual = json.loads(said.out)
     assert (said.code, actual["good"]) == (1, False)
     assert [check["of"] for check in actual["checks"] if not check["good"]] == ["centres.geojson"]
-    assert_refused(verified(ran, tmp_path / "nothing"), 2)
+    assert_refused(verify_export(ran, tmp_path / "nothing"), 2)
 
 
 def test_a_damaged_release_is_not_exported(project: Project, tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_other_centres_of_the_same_answers_are_exported(
     assert again["key"] == first["key"], "no further look at the rows"
     lines = (tmp_path / "out" / "centres.csv").read_text(encoding="utf-8-sig").splitlines()
     assert len(lines) == 1 + 2
-    assert verified(project, tmp_path / "out").code == 0
+    assert verify_export(project, tmp_path / "out").code == 0
     assert np.isclose(float(project.spent(project.declare("rides", RIDES))), 0.55)
 
 
@@ -283,7 +283,7 @@ def test_published_holds_the_newest_cleared_release(project: Project) -> None:
     shelf = shelf_of(project, "rides", "dpqt_kmeans")
     facts = json.loads((shelf / "current" / "release.json").read_text(encoding="utf-8"))["facts"]
     assert shown["dpqt_kmeans"] == f"rides/dpqt_kmeans at ε=0.5, snapshot {facts['snapshot']}"
-    assert verified(project, shelf / "current").code == 0
+    assert verify_export(project, shelf / "current").code == 0
     assert str((shelf / "current").readlink()) == told_of(shelf)["version"]
     assert [one.name for one in (shelf / "versions").iterdir()] == [shown["dpqt_kmeans/version"]]
     assert sorted(one.name for one in shelf.iterdir()) == ["current", "current.json", "versions"]
@@ -310,7 +310,7 @@ def test_a_new_draw_is_another_version_and_the_old_one_stays(tmp_path: Path) -> 
     assert second["key"] != first["key"]
     assert (shelf / "current").resolve() != before
     for version in (before, (shelf / "current").resolve()):
-        assert verified(project, version).code == 0
+        assert verify_export(project, version).code == 0
 
 
 def test_what_is_not_cleared_never_reaches_the_shelf(project: Project) -> None:
@@ -344,7 +344,7 @@ def test_an_object_store_gets_a_version_before_its_name(
     assert written[-2:] == [f"{version}/SHA256SUMS", "current.json"]
     assert not (ran.home.root / "published").exists()
     files.get("/bucket/open/rides/dpqt_kmeans/" + version, str(tmp_path / "got"), recursive=True)
-    assert verified(ran, tmp_path / "got").code == 0
+    assert verify_export(ran, tmp_path / "got").code == 0
     many = len(written)
     metadata_of(ran, "rides")
     assert written[many:] == ["current.json"], "a version is written once"

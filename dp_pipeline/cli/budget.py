@@ -148,7 +148,7 @@ def add_windows(dataset: str, reason: str) -> None:
     ledger, spec = _home().ledger, load_spec(file_of(dataset))
     account = ledger.add_windows(declared_account(spec), reason=reason, by=operator_name())
     text = spec.currency.text
-    earlier = ledger.balance(spec.population, (spec.cut.first,))
+    earlier = ledger.balance(spec.population, (spec.time_windows.first,))
     click.echo(f"population {spec.population}: {account.windows}, {_limits(account)}")
     click.echo(
         f"what was spent before, {text(earlier.spent)}, counts as {text(earlier.window_spent)} in "

@@ -118,10 +118,10 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     the publisher names.
     """
     from dp_pipeline.export.folder import SUMS, digest_of_export
-    from dp_pipeline.export.verify import verified
+    from dp_pipeline.export.verify import verify_export
 
     require_folder("FOLDER", folder)
-    checks = verified(folder)
+    checks = verify_export(folder)
     bad = [check for check in checks if not check.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
     results = [{"of": each.of, "good": each.is_good, "found": each.result} for each in checks]

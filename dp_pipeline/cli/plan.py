@@ -169,7 +169,7 @@ def _print_releases(planned: RunPlan) -> None:
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
     print_table(title, columns, rows)
-    click.echo(NOISE_WORDS.format(items=planned.spec.domain.items))
+    click.echo(NOISE_WORDS.format(items=planned.spec.domain.item_word))
     states = dict.fromkeys(release.state.partition(",")[0] for release in planned.releases)
     click.echo("; ".join(f"{state}: {STATES[state]}" for state in states))
     if has_windows:

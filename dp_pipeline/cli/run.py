@@ -230,7 +230,7 @@ def backfill(
                 "which releases the models that `publish` lists: leave it out, or use "
                 "`dp-pipeline run`"
             )
-        partitions = [partition_key(options.spec.cut, name) for name in options.windows]
+        partitions = [partition_key(options.spec.time_windows, name) for name in options.windows]
     planned = plan_run(options)
     reader.print_output(
         lambda: {**plan_document(planned), "runs": partitions}, lambda: print_plan(planned)

@@ -30,6 +30,8 @@ _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,9})?", re.ASCII | re.IGN
 def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
     """Parse ε exactly from a decimal text.
 
+    of   name of the amount, for messages
+
     DeclarationError unless it is a plain decimal number from 1e-6 to 1e6 with at most nine decimals
     (the ledger's unit is 1e-9).
 
@@ -48,7 +50,7 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
 
 
 def epsilon_text(value: Fraction) -> str:
-    """Return the canonical text of ε: its shortest decimal, or a fraction if that never ends.
+    """Return the canonical text of ε: its shortest decimal of up to nine places, else a fraction.
 
     >>> epsilon_text(Fraction(1)), epsilon_text(Fraction(1, 20)), epsilon_text(Fraction(1, 3))
     ('1', '0.05', '1/3')
@@ -106,11 +108,14 @@ class Currency:
         return "ε" if self.delta is None else "ρ"
 
     def amount_of(self, epsilon: Fraction) -> Fraction:
-        """Return an ε in this currency: unchanged, or as the ρ that implies it at ``delta``."""
+        """Return a pure ε unchanged; else the largest ρ that implies at most this ε at ``delta``.
+
+        DeclarationError where not even 10⁻⁹ ρ does.
+        """
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Self) -> Fraction:
-        """Return what an amount of currency ``paid_in`` costs in this one: a pure ε costs ρ = ε²/2.
+        """Return an amount of the currency ``paid_in`` in this currency: a pure ε costs ρ = ε²/2.
 
         BoundaryViolation for a ρ in pure ε, which has no finite cost.
         """
@@ -124,7 +129,7 @@ class Currency:
         return rho_of_pure(amount)
 
     def epsilon_of(self, amount: Fraction) -> Fraction:
-        """Return the ε of an amount in this currency, rounded up, at its δ if it has one."""
+        """Return the ε of an amount in this currency: ε unchanged, or that of a ρ, rounded up."""
         return amount if self.delta is None else epsilon_of(amount, self.delta)
 
     def text(self, amount: Fraction) -> str:
@@ -154,6 +159,8 @@ PURE = Currency()
 def parse_delta(text: str, *, of: str = "delta") -> Fraction:
     """Parse δ exactly from a decimal text.
 
+    of   name of the amount, for messages
+
     DeclarationError unless it is above 0, at most 0.001, and has at most twelve decimals or is a
     power of ten.
 
@@ -171,7 +178,7 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
 
 
 def delta_text(value: Fraction) -> str:
-    """Return the canonical text of δ: a power of ten as 1e-9, else a decimal, or a long fraction.
+    """Return the canonical text of δ: a power of ten as 1e-9, else up to 12 decimals or a fraction.
 
     >>> delta_text(Fraction(1, 10**9)), delta_text(Fraction(25, 10**7))
     ('1e-9', '0.0000025')

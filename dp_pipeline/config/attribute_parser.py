@@ -22,7 +22,7 @@ from dp_pipeline.config.errors import FieldError
 from dp_pipeline.config.fields import FormChoice, not_among, require, require_mapping
 from dp_pipeline.config.level_texts import DISCOVER, DISCOVERED, EXPECTED, LEVELS, level_texts
 from dp_pipeline.config.reading import Signs
-from dp_pipeline.config.reading_parser import DEFAULT_READING, ReadingSection, require_format
+from dp_pipeline.config.reading_parser import DEFAULT_READING, ReadingSection, require_time_format
 
 DEFAULT_MAX_LEVELS = 1000
 """Most discovered levels of an attribute that declares no number."""
@@ -40,7 +40,7 @@ def _number_policy(policy: str, *, is_nullable: bool) -> OnInvalid:
 
 
 class _ColumnSection(fields.Section):
-    """The fields that all kinds of attributes share.
+    """The fields that attributes of all kinds have.
 
     column    The column of the source, where its name is another.
     nullable  Whether cells that are not as declared have a separate level, missing; true if absent.
@@ -54,9 +54,9 @@ class _ColumnSection(fields.Section):
     usable: fields.Share | None = None
 
     def with_default(self, nullable: bool | None) -> Self:
-        """Return the section with the data set's ``nullable``, unless it has a value of its own.
+        """Return the section, with ``nullable`` as its value if it declares none.
 
-        A number without bins has no level of missing values, whatever the data set says.
+        None changes nothing. A number without bins is never nullable by default.
         """
         if self.nullable is not None or nullable is None:
             return self
@@ -68,7 +68,7 @@ class _ColumnSection(fields.Section):
 
     @property
     def missing_texts(self) -> tuple[str, ...]:
-        """The texts that mean a missing value of this attribute, sorted."""
+        """The declared texts of missing values, sorted; () if the section declares none."""
         return tuple(sorted({normal_text(text) for text in self.missing or ()}))
 
     def _require_nullable(self, cells: str = "") -> None:
@@ -77,12 +77,9 @@ class _ColumnSection(fields.Section):
         expected, got = f"{cells}, for missing values to be one more cell", "`nullable: true` alone"
         require(self._has_cells or not self.nullable, expected, got, "nullable")
 
-    def _is_nullable(self, policy: str) -> bool:
-        """Return whether missing values have a level of their own.
-
-        The level is a part of the declaration, so whether it is there never depends on rows.
-        """
-        return self._has_cells and policy != "drop" if self.nullable is None else self.nullable
+    def _is_nullable(self, on_invalid: str) -> bool:
+        # A part of the declaration: whether missing values have a level never depends on rows.
+        return self._has_cells and on_invalid != "drop" if self.nullable is None else self.nullable
 
     def _attribute(
         self, name: str, on_invalid: OnInvalid, reading: ReadingSection, **values: Any
@@ -159,12 +156,10 @@ class Category(_ColumnSection):
             require(text == text.strip(), _NO_SPACES, got, "aliases", text)
         return self
 
-    def attribute(self, name: str, default: str, reading: ReadingSection) -> Attribute:
-        """Return the declared attribute.
-
-        default   ``on_invalid`` of the data set, for a section without its own
-        reading   how all columns are read, for a section without its own
-        """
+    def attribute(
+        self, name: str, default_on_invalid: str, default_reading: ReadingSection
+    ) -> Attribute:
+        """Return the attribute that this section declares; the defaults are the data set's."""
         aliases = tuple(sorted((normal_text(text), level) for text, level in self.aliases.items()))
         if not self.levels:
             # Rare texts are never discovered: they get the level ``other`` unless rows are dropped.
@@ -173,13 +168,13 @@ class Category(_ColumnSection):
             return self._attribute(
                 name,
                 "drop" if other is None else "other",
-                reading,
+                default_reading,
                 other=other,
                 aliases=aliases,
-                nullable=self._is_nullable("drop" if other is None else default),
+                nullable=self._is_nullable("drop" if other is None else default_on_invalid),
                 undeclared=undeclared,
             )
-        policy, other = self.on_invalid or default, self.other
+        policy, other = self.on_invalid or default_on_invalid, self.other
         is_nullable = self._is_nullable(policy)
         if self.nullable is None and MISSING in self.levels:
             # The file's own level of missing values takes what is not as declared.
@@ -187,7 +182,7 @@ class Category(_ColumnSection):
         attribute = self._attribute(
             name,
             _text_policy(policy, other, is_nullable=is_nullable),
-            reading,
+            default_reading,
             other=other,
             aliases=aliases,
             nullable=is_nullable,
@@ -360,15 +355,17 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
         require(is_wide, "fewer bins, of positive width", str(count), "bins")
         return bins
 
-    def attribute(self, name: str, default: str, reading: ReadingSection) -> Attribute:
-        """Return the declared attribute; ``default`` is the data set's ``on_invalid``."""
-        policy = self.on_invalid or default
+    def attribute(
+        self, name: str, default_on_invalid: str, default_reading: ReadingSection
+    ) -> Attribute:
+        """Return the attribute that this section declares; the defaults are the data set's."""
+        policy = self.on_invalid or default_on_invalid
         is_nullable = self._is_nullable(policy)
         return self._attribute(
             name,
             # Bounds that are discovered cut off a tail: what lies beyond them is no mistake.
             _number_policy(policy, is_nullable=is_nullable and bool(self.bounds)),
-            reading,
+            default_reading,
             coordinate=encoding.Coordinate(*self.bounds) if self.bounds else None,
             nullable=is_nullable,
             cells=self._cells(),
@@ -376,7 +373,7 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
             decimals=self.decimals,
             aliases=tuple(sorted((normal_text(t), repr(n)) for t, n in self.aliases.items())),
             names=self._names(),
-            signs=self.signs(reading.signs(Signs())),
+            signs=self.signs(default_reading.signs(Signs())),
             undeclared=self.undeclared,
         )
 
@@ -418,7 +415,7 @@ class Moment(_ColumnSection):
         require(len(names) < 2, "one of every, bins and edges", " and ".join(names), *names[:1])
         has_hours = self.type == "timestamp" or self.every != "hour"
         require(has_hours, "year, month, week or day of a date", "hour", "every")
-        require_format(self.format, self.type)
+        require_time_format(self.format, self.type)
         self._require_nullable("every, bins or edges")
         self._cells(self._clock(DEFAULT_READING))
         return self
@@ -460,14 +457,16 @@ class Moment(_ColumnSection):
         require(cells is not None, expected, f"one each {self.every}", "every")
         return cells
 
-    def attribute(self, name: str, default: str, reading: ReadingSection) -> Attribute:
-        """Return the declared attribute; ``default`` is the data set's ``on_invalid``."""
-        clock, policy = self._clock(reading), self.on_invalid or default
+    def attribute(
+        self, name: str, default_on_invalid: str, default_reading: ReadingSection
+    ) -> Attribute:
+        """Return the attribute that this section declares; the defaults are the data set's."""
+        clock, policy = self._clock(default_reading), self.on_invalid or default_on_invalid
         is_nullable = self._is_nullable(policy)
         return self._attribute(
             name,
             _number_policy(policy, is_nullable=is_nullable),
-            reading,
+            default_reading,
             nullable=is_nullable,
             coordinate=encoding.Coordinate(*map(float, self._ends(clock))),
             cells=self._cells(clock),

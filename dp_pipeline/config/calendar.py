@@ -50,12 +50,13 @@ def period_name(wall: datetime, period: Period) -> str:
     return wall.strftime(_FORMATS[period])
 
 
-def parse_name(name: str, period: Period) -> datetime:
-    """Return the first moment of a period with this name.
+def parse_period_name(name: str, period: Period) -> datetime:
+    """Return the first moment of the period that ``period_name`` calls ``name``.
 
-    ValueError or OverflowError for most other texts; the rest have another ``period_name``.
+    Some other texts are read too, such as 2026-1-5: their result has another ``period_name``.
+    ValueError or OverflowError for the rest.
 
-    >>> parse_name("2026-W53", "week")
+    >>> parse_period_name("2026-W53", "week")
     datetime.datetime(2026, 12, 28, 0, 0)
     """
     if period == "quarter":

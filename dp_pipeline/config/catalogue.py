@@ -27,7 +27,10 @@ the user, or the built-in ones for a user who has none.
 
 
 def dataset_files() -> dict[str, Path]:
-    """Return the file of every data set by name; DeclarationError if two files have one name."""
+    """Return data set → its file, of the built-in ones and the user's own.
+
+    DeclarationError if two files have one name, or if ``$DP_PIPELINE_DATASETS`` is no folder.
+    """
     own = os.environ.get(DATASETS_VARIABLE)
     if own and not Path(own).is_dir():
         raise DeclarationError(
@@ -51,7 +54,7 @@ Refusals = dict[str, str]
 
 
 def load_all() -> tuple[dict[str, DatasetSpec], Refusals]:
-    """Return the valid declarations, the user's first, and the errors of other files, by name."""
+    """Return (valid declarations, errors of other files), both by data set, the user's first."""
     from dp_pipeline.config.parser import load_spec
 
     specs: dict[str, DatasetSpec] = {}
@@ -131,7 +134,8 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
 def find_spec(name: str) -> DatasetSpec:
     """Return the declaration of the data set ``name``.
 
-    DeclarationError for an unknown name, and for an environment variable that is not set.
+    DeclarationError for an unknown name, a mistake in the file, and an environment variable that
+    the source needs and that is not set.
     """
     from dp_pipeline.config.parser import load_spec
 
@@ -141,7 +145,7 @@ def find_spec(name: str) -> DatasetSpec:
 
 
 def require_own_name(spec: DatasetSpec, file: Path) -> None:
-    """Raise DeclarationError if another file declares a data set of the same name."""
+    """Raise DeclarationError if a file of the catalogue other than ``file`` has the same name."""
     other = dataset_files().get(spec.name)
     if other is not None and not other.samefile(file):
         raise DeclarationError(

@@ -57,7 +57,7 @@ class Clock:
     format: str = ""
 
     def number(self, text: str) -> int | None:
-        """Return the number of a date or time in text form; None for any other text."""
+        """Return the days or seconds since 1970 of a text; None unless it is a date or time."""
         if not self.format and not _ISO.fullmatch(text):
             return None
         try:
@@ -70,7 +70,7 @@ class Clock:
         return number if is_anywhere else None
 
     def number_of(self, moment: datetime) -> int:
-        """Return the number of a moment; a moment without an offset is local time in ``zone``.
+        """Return the days or seconds since 1970 at a moment, in ``zone`` if it has no offset.
 
         A local time that occurs twice is the first one; one that is skipped counts on from before
         the gap.
@@ -83,19 +83,23 @@ class Clock:
         return (aware - _EPOCH) // _SECOND
 
     def number_at(self, seconds: int, *, is_utc: bool) -> int:
-        """Return the number of a moment given in seconds since 1970, in UTC or in local time."""
+        """Return the days or seconds since 1970, by ``kind``, at a moment.
+
+        seconds   seconds of the moment since 1970
+        is_utc    whether they are counted in UTC, and not on a clock in ``zone``
+        """
         moment = _EPOCH + seconds * _SECOND
         return self.number_of(moment if is_utc else moment.replace(tzinfo=None))
 
     def wall_time(self, number: float) -> datetime:
-        """Return the local time of a number in ``zone``, without an offset; midnight for a date."""
+        """Return days or seconds since 1970 as local time in ``zone``, without an offset."""
         integer = math.floor(number)
         if self.kind == "date":
             return datetime.fromordinal(_FIRST_DAY + integer)
         return (_EPOCH + integer * _SECOND).astimezone(ZoneInfo(self.zone)).replace(tzinfo=None)
 
     def text(self, number: float) -> str:
-        """Return a number as text: the date, and the time of day unless it is midnight.
+        """Return days or seconds since 1970 as text: local date, with the time if not midnight.
 
         >>> Clock("timestamp", "Europe/Zurich").text(1791158400), Clock("date").text(20731.4)
         ('2026-10-05T02:00', '2026-10-05')
@@ -106,7 +110,7 @@ class Clock:
         return wall.isoformat(timespec="seconds" if wall.second else "minutes")
 
     def wall_times(self, numbers: NDArray[np.number]) -> NDArray[np.datetime64]:
-        """Return the local times of numbers as datetime64 (n,), in days or in seconds."""
+        """Return days or seconds since 1970 (n,) as local times in ``zone``, of the same unit."""
         integers = np.floor(numbers).astype(np.int64)
         unit = "D" if self.kind == "date" else "s"
         walls: NDArray[np.datetime64] = integers.astype(f"datetime64[{unit}]")
@@ -117,7 +121,7 @@ class Clock:
         return walls
 
     def release_values(self, numbers: NDArray[np.number]) -> np.ndarray:
-        """Return numbers as released values (n,): local times, or texts in the declared format."""
+        """Return days or seconds since 1970 (n,) as local times, or as texts in its format."""
         if not self.format:
             return self.wall_times(numbers)
         unit = timedelta(days=1) if self.kind == "date" else _SECOND
@@ -126,13 +130,13 @@ class Clock:
         return np.array([moment.strftime(self.format) for moment in moments], dtype=np.str_)
 
     def lower_bound(self, text: str) -> int | None:
-        """Return the number of a declared lower bound in ISO 8601; None for any other text."""
+        """Return an ISO 8601 lower bound as days or seconds since 1970; None for other texts."""
         return Clock(self.kind, self.zone).number(text)
 
     def upper_bound(self, text: str) -> int | None:
-        """Return the number of a declared upper bound; None for any other text.
+        """Return an ISO 8601 upper bound as days or seconds since 1970; None for other texts.
 
-        Of timestamps, a bound that is a date alone means the last second of that day.
+        For timestamps, a date alone means its last second.
         """
         number = self.lower_bound(text)
         if number is None or self.kind == "date" or len(text) > len("2026-10-05"):
@@ -141,7 +145,10 @@ class Clock:
 
 
 def part_of_time(part: str, walls: NDArray[np.datetime64]) -> NDArray[np.int64]:
-    """Return a part of local times: hour 0 to 23, weekday 1 (Monday) to 7, month, or year."""
+    """Return the part of local times (n,) called ``part``: hour, month, year, or weekday.
+
+    An hour is 0 to 23, a weekday 1 (Monday) to 7, and a month 1 to 12.
+    """
     hours = walls.astype("datetime64[h]").astype(np.int64)
     months = walls.astype("datetime64[M]").astype(np.int64)
     parts = {
@@ -155,7 +162,7 @@ def part_of_time(part: str, walls: NDArray[np.datetime64]) -> NDArray[np.int64]:
 
 
 def format_mistake(text: str, kind: ClockKind) -> str:
-    """Return as text what a format of dates or times must consist of; empty for a valid one."""
+    """Return what a wrong format of dates or times must have, as text; empty for a valid format."""
     directives = re.findall("%(.?)", text, re.DOTALL)
     letters, allowed = set(directives), _DIRECTIVES[kind]
     if not letters or not letters <= {*allowed} or len(letters) < len(directives):
@@ -193,7 +200,7 @@ class ClockBins(Bins):
 
     @classmethod
     def equal(cls, clock: Clock, first: int, last: int, count: int) -> Self:
-        """Return ``count`` bins of ``first`` to ``last``, whose lengths differ by at most one.
+        """Return ``count`` bins of the integers ``first`` to ``last``, as equally long as possible.
 
         >>> ClockBins.equal(Clock("date"), 20727, 20757, 2).labels()
         ('[2026-10-01, 2026-10-17)', '[2026-10-17, 2026-10-31]')
@@ -204,9 +211,10 @@ class ClockBins(Bins):
 
     @classmethod
     def periods(cls, clock: Clock, first: int, last: int, every: Every) -> Self | None:
-        """Return a bin for each calendar period from ``first`` to ``last``, in the clock's zone.
+        """Return a bin for each calendar period in the integers ``first`` to ``last`` of a clock.
 
-        None for more than MAX_CELLS. An hour that occurs twice in local time is one cell.
+        None for more than MAX_CELLS. Periods are those of the clock's zone, in which an hour that
+        occurs twice is one cell.
         """
         if (last - first) // (1 if clock.kind == "date" else DAY) > MAX_CELLS * 366:
             return None

@@ -163,7 +163,7 @@ def _words(combination: Combination) -> str:
 
 
 def _box(combination: Combination, names: Names, domain: Domain) -> Box:
-    """Return the codes of each attribute that a combination names; all codes of an omitted one."""
+    """Return, for each of ``names``, its codes in a combination; all codes if it is not there."""
     codes = []
     for name in names:
         with below(name):
@@ -206,7 +206,7 @@ def _depends(fine: str, coarse: str, map_: Combination | None, domain: Domain) -
 
 
 def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[int, Codes]:
-    """Return the allowed coarser codes of each finer code, from a declared map.
+    """Return code of ``fine`` → allowed codes of ``coarse``, from a declared map of texts.
 
     ``other`` and missing values that the map does not name may be with any: a cell that is missing
     costs no row.
@@ -229,7 +229,7 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
 
 
 def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
-    """Return pairs (attribute, one derived from it) that ``depends`` could declare in addition."""
+    """Return pairs (attribute, one derived from it) that ``depends`` could still declare."""
     known = [constraint.attributes for constraint in domain.constraints]
     pairs = []
     for coarse in domain:
@@ -347,7 +347,7 @@ def _integers(bins: Bins, code: int) -> tuple[int, int]:
 
 
 def constrained_domain(declared: object, domain: Domain) -> Domain:
-    """Return a domain with constraints that are declared as in a data set file.
+    """Return ``domain`` with further constraints, declared as in a data set file.
 
     declared   the section ``constraints``, of mappings, lists and single values
 

@@ -76,7 +76,10 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The second attribute's code per code of the first, if both decide each other; or None."""
+        """The second attribute's code for each code of the first, in code order.
+
+        None unless there are two attributes and each decides the other.
+        """
         is_pair = len(self.names) == 2 and self.mask.shape[0] == self.mask.shape[1]
         if not is_pair or (self.mask.sum(axis=0) != 1).any() or (self.mask.sum(axis=1) != 1).any():
             return None
@@ -86,11 +89,13 @@ class AllowedCells:
 def allowed_cells(
     constraints: Iterable[Constraint], names: Names, sizes: Mapping[str, int]
 ) -> tuple[AllowedCells, ...]:
-    """Return the allowed cells of each set of constrained attributes among ``names``.
+    """Return the allowed cells of each set of ``names`` that constraints relate.
 
     names   in any order; a constraint with further attributes allows a cell if it allows it with
-            some cell of the others
+            some cell of those
     sizes   number of cells of every constrained attribute
+
+    A set has two or more attributes; one whose cells are all allowed is left out.
 
     >>> never = Constraint("no child drives", ("age", "drives"), (((0,), (1,)),), is_only=False)
     >>> sizes = {"drives": 2, "age": 3, "sex": 2}
@@ -110,6 +115,6 @@ def allowed_cells(
 
 
 def constrained_pairs(allowed: Iterable[AllowedCells]) -> tuple[tuple[str, str], ...]:
-    """Return the distinct pairs of constrained attributes, as edges of a graph."""
+    """Return the distinct pairs of attributes that a constraint relates, as edges of a graph."""
     pairs = (pair for cells in allowed for pair in combinations(cells.names, 2))
     return tuple(dict.fromkeys(pairs))

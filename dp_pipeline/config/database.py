@@ -37,7 +37,10 @@ _QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 
 
 def database_url(text: str) -> URL | None:
-    """Return an allowed database URL with its driver and port; None for any other text."""
+    """Return the URL of a SQLite file or a PostgreSQL database; None for any other text.
+
+    Only harmless options are allowed. A PostgreSQL URL gets its driver and port.
+    """
     # The import takes a third of a second, and most data sets are files.
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
@@ -111,7 +114,7 @@ def server_names(location: str) -> tuple[str, ...]:
 
 
 def is_one_query(text: str) -> bool:
-    """Return whether a text is a single SELECT statement.
+    """Return whether a text begins with SELECT or WITH and has no semicolon before its end.
 
     A second statement could end the transaction that makes the first read-only; so a semicolon in a
     quoted text is refused too.

@@ -112,7 +112,7 @@ class DatasetSpec:
         )
 
     def at_window(self, name: str) -> Self:
-        """Return the declaration of the rows of one time window.
+        """Return the declaration for one time window alone, with the source of its rows.
 
         DeclarationError without windows, and for an unknown name.
         """
@@ -129,7 +129,7 @@ class DatasetSpec:
         return replace(self, window="", source=self.source.template or self.source)
 
     @property
-    def cut(self) -> Windows:
+    def time_windows(self) -> Windows:
         """The declared time windows; DeclarationError if the file declares none."""
         if self.windows is None:
             raise DeclarationError(
@@ -148,7 +148,7 @@ class DatasetSpec:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The window of these rows, which pays for their charges; () if they are in no window."""
+        """The one window whose budget pays for these rows, in a tuple; () without a window."""
         return (self.window,) if self.window else ()
 
     def span_of(self, model: str) -> int:
@@ -156,18 +156,18 @@ class DatasetSpec:
 
     @property
     def max_span(self) -> int:
-        """The largest number of time windows that one release covers; 1 without any."""
+        """The largest number of time windows that one publication covers; 1 without windows."""
         return max((publication.span for publication in self.publications), default=1)
 
     @property
     def first_complete_window(self) -> str:
-        """The first time window with enough earlier ones for every release that covers several.
+        """The first time window that a release over ``max_span`` windows can end with.
 
         DeclarationError if the file declares no windows.
         """
-        name = self.cut.first
+        name = self.time_windows.first
         for _ in range(1, self.max_span):
-            name = self.cut.following(name)
+            name = self.time_windows.following(name)
         return name
 
     @property
@@ -210,8 +210,8 @@ class DatasetSpec:
     def delta_ceiling(self) -> Fraction | None:
         """The most δ that all discoveries together may cost; None if there is no limit.
 
-        Where the file declares none, that of ten discoveries, or up to 10⁻⁶: a discovery that gave
-        too little leaves room for another.
+        Where the file declares none, it is that of ten discoveries, but at most 10⁻⁶ unless one
+        costs more: after a discovery that gave too little there is room for another.
         """
         delta = self.discover.delta if self.discover else None
         if self.ceiling_delta is not None or delta is None:
@@ -220,14 +220,14 @@ class DatasetSpec:
 
     @property
     def discovered_fact(self) -> dict[str, str]:
-        """The fact ``discovered_for``: discovered attributes and price; {} without a discovery."""
+        """Discovered attributes and their price, as {"discovered_for": text}; {} without any."""
         if self.discovered is None or self.discover is None:
             return {}
         return {"discovered_for": discovery_words(self.discovered.names, self.discover)}
 
     @property
     def constraints_fact(self) -> dict[str, str]:
-        """The fact ``constraints``: those on rows and on units, as one text; {} without any."""
+        """All constraints on rows and units, as {"constraints": text}; {} without any."""
         words, parts = [each.words for each in self.domain.constraints], self.domain.parts
         if parts is not None:
             implied = [parts.absence_words(name) for name in parts.attributes]
@@ -263,7 +263,7 @@ class DatasetSpec:
 
     @property
     def source_specs(self) -> tuple[Self, ...]:
-        """The declarations of units and of parts if parts have their own source; else only this."""
+        """This declaration; or that of units and that of parts, if parts have their own source."""
         parts, source = self.domain.parts, self.source.parts
         if parts is None or source is None:
             return (self,)
@@ -287,7 +287,7 @@ class DatasetSpec:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The source columns that attributes, windows and the protection read."""
+        """The source columns that attributes, windows and the protection read, with repetitions."""
         inputs = tuple(column for attribute in self.domain for column in attribute.inputs)
         time = () if self.windows is None else (self.windows.column,)
         person = () if self.protection.column is None else (self.protection.column,)
@@ -337,18 +337,18 @@ class DatasetSpec:
 
     @property
     def extras(self) -> str:
-        """The words for what ``cost_of_everything`` counts in addition to the releases.
+        """The words for what ``cost_of_everything`` counts in addition to releases; may be empty.
 
-        Such as `` with evaluations and the discovery``; empty without both.
+        They begin with a space, such as `` with evaluations and the discovery``.
         """
         declared = {"evaluations": self.evaluation, "the discovery": self.discover}
         names = [name for name, cost in declared.items() if cost]
         return f" with {' and '.join(names)}" if names else ""
 
     def charge_for(self, amount: Fraction) -> Fraction:
-        """Return ``amount`` with the cost of an evaluation, if one is declared.
+        """Return ``amount`` plus the cost of a private evaluation, if one is declared.
 
-        Both are in the population's currency, ε or ρ.
+        The amount and the sum are in the population's currency, ε or ρ.
         """
         return amount + self.currency.cost_of(self.evaluation or Fraction(0), PURE)
 

@@ -63,7 +63,7 @@ class DiscoveredAttribute:
     levels   texts in their order; () where none has enough persons
     pieces   (start, rows): noisy number of rows from each of these places on, ascending; the first
              is the lower bound. Synthetic numbers are drawn by them inside their bins
-    weak     what the noisy answers could not tell, and what would have been needed; None if nothing
+    weak     a sentence: what noise hid, and what would have been needed; None if it hid nothing
     """
 
     bounds: tuple[float, float] | None = None
@@ -229,7 +229,7 @@ def _pieces(attribute: Attribute, interval: Coordinate, discovered: DiscoveredAt
 
 
 def widest_domain(attributes: Iterable[Attribute]) -> DiscoveredDomain:
-    """Return a domain of invented parts, with the most cells that a discovery can give."""
+    """Return an invented discovery, with the most levels and bins that the attributes allow."""
     return DiscoveredDomain(tuple((each.name, _widest_attribute(each)) for each in attributes))
 
 

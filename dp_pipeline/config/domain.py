@@ -142,7 +142,7 @@ class Attribute:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the values are numbers, dates or times between bounds."""
+        """Whether values are numbers, dates or times between bounds, which may be undiscovered."""
         is_to_be = self.undeclared is not None and self.undeclared.is_number
         return self.coordinate is not None or is_to_be
 
@@ -184,7 +184,10 @@ class Attribute:
         return self._cells.size
 
     def not_discovered(self, parts: str) -> DeclarationError:
-        """Return the error for using levels, bins or bounds that are still to be discovered."""
+        """Return the error for using parts that are still to be discovered.
+
+        parts   their word in the message: levels, bins or bounds
+        """
         return DeclarationError(
             f"The {parts} of attribute {self.name!r} are still to be discovered: `dp-pipeline run "
             "NAME` of its data set discovers them"
@@ -257,8 +260,8 @@ class Parts:
         """
         return np.maximum(1, sizes.astype(np.int64) + self.fewest)
 
-    def place(self, attribute: str, position: int) -> str:
-        """Return the name in a unit's row for an attribute of the part at ``position``, from 0."""
+    def name_in_unit(self, attribute: str, position: int) -> str:
+        """Return the name, in a unit's row, of an attribute of the part at ``position``, from 0."""
         return f"{attribute} {position + 1}"
 
     def absence_words(self, attribute: str) -> str:
@@ -277,14 +280,14 @@ class Parts:
         for position in range(self.at_most):
             for name in self.attributes:
                 cells = Levels(tuple(map(str, range(domain[name].size + 1))))
-                place = self.place(name, position)
+                place = self.name_in_unit(name, position)
                 attributes.append(Attribute(place, place, "drop", cells=cells))
         return Domain(tuple(attributes))
 
 
 @dataclass(frozen=True)
 class Domain:
-    """The declared attributes in their order, with the sizes of their tables.
+    """The declared attributes in their order, and the constraints on them.
 
     constraints   combinations of cells that no row has
     parts         the parts of units, where a row is a part of one; None where it is a unit
@@ -307,7 +310,7 @@ class Domain:
         )
 
     @property
-    def items(self) -> str:
+    def item_word(self) -> str:
         """The word for what is counted: ``rows``, or ``units`` where rows are parts of units."""
         return "rows" if self.parts is None else "units"
 
@@ -327,7 +330,7 @@ class Domain:
 
     @property
     def leaves_rows_out(self) -> bool:
-        """Whether a row may be dropped because a value is not as declared."""
+        """Whether rows may be dropped because a value is not as declared."""
         return not all(attribute.keeps_rows for attribute in self.attributes)
 
     @property
@@ -341,9 +344,9 @@ class Domain:
         return replace(self, attributes=tuple(attributes.get(each.name, each) for each in self))
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:
-        """Return the allowed cells of each set of constrained attributes among ``names``.
+        """Return the allowed cells of each set of ``names`` that constraints relate.
 
-        Sets of two or more attributes, without those all of whose cells are allowed.
+        A set has two or more attributes; one whose cells are all allowed is left out.
         """
         constrained = {name for constraint in self.constraints for name in constraint.attributes}
         sizes = {name: self[name].size for name in constrained}

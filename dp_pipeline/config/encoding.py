@@ -35,7 +35,7 @@ INVALID = -1
 
 
 def code_type(sizes: Iterable[int]) -> np.dtype[np.signedinteger]:
-    """Return the smallest signed integer type for ``INVALID`` and all codes below these sizes.
+    """Return the smallest signed integer type that holds −1 and every code below the sizes.
 
     >>> [code_type([2, size]).name for size in (128, 129, MAX_CELLS)]
     ['int8', 'int16', 'int32']
@@ -94,7 +94,7 @@ _TRUTHS = {"0": "false", "1": "true"}
 
 
 def normal_text(text: str) -> str:
-    """Return a text for comparison: without white space around it, in one Unicode form.
+    """Return a text for comparison: without white space around it, in Unicode form NFC.
 
     >>> normal_text(" e\u0301 ") == "\u00e9"
     True
@@ -219,7 +219,7 @@ class Coordinate:
 
 
 def is_interval(lower: float, upper: float) -> bool:
-    """Return whether bounds are finite, with at least 2^17 different floats between them.
+    """Return whether bounds are ascending, within ±1e15, and at least 2^17 floats apart.
 
     Between narrower ones a coordinate would move values from the middle to the ends.
 
@@ -297,9 +297,9 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
     """
     if declared is not None and set(declared) <= set(columns):
         return declared
-    upward = {stem: name for name in reversed(columns) if (stem := _rest(name, _UP)) is not None}
+    upward = {stem: name for name in reversed(columns) if (stem := _stem(name, _UP)) is not None}
     for name in columns:
-        stem = _rest(name, _RIGHT)
+        stem = _stem(name, _RIGHT)
         if stem is not None and stem in upward:
             return name, upward[stem]
     return None
@@ -326,13 +326,13 @@ def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresP
 
 
 def is_metres(point: Point) -> bool:
-    """Return whether the names of both axes contain a word for metres."""
+    """Return whether the names of both axes contain a word for metres, as in x_m."""
     return all(not _METRES.isdisjoint(_words(name)) for name in point)
 
 
 def is_degrees(point: Point, box: tuple[Coordinate, Coordinate]) -> bool:
     """Return whether the axes are longitude and latitude, judged by their names and bounds."""
-    has_names = _rest(point[0], LONGITUDE) is not None and _rest(point[1], LATITUDE) is not None
+    has_names = _stem(point[0], LONGITUDE) is not None and _stem(point[1], LATITUDE) is not None
     ends = [max(-interval.lower, interval.upper) for interval in box]
     return has_names and ends[0] <= 360 and ends[1] <= 90
 
@@ -341,8 +341,8 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in re.split(r"[\W_]+", name) if word]
 
 
-def _rest(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
-    """Return a name's words without the one that is in ``words``; None unless exactly one is."""
+def _stem(name: str, words: frozenset[str]) -> tuple[str, ...] | None:
+    """Return a name's words but the one that is in ``words``; None unless exactly one is."""
     parts = _words(name)
     positions = [index for index, part in enumerate(parts) if part in words]
     return None if len(positions) != 1 else (*parts[: positions[0]], *parts[positions[0] + 1 :])

@@ -122,10 +122,10 @@ def domain_of_parts(domain: Domain, parts: Parts, key: str) -> Domain:
         _require_apart(of_unit, of_parts, below_parts)
     levels = Levels(tuple(map(str, range(parts.fewest, parts.at_most + 1))))
     size = Attribute(SIZE, SIZE, "drop", cells=levels, derived=Derived("size", (key,)))
-    return Domain((*of_unit, size, *of_parts), no_part_in_empty_units(parts, of_parts), parts)
+    return Domain((*of_unit, size, *of_parts), empty_unit_constraints(parts, of_parts), parts)
 
 
-def no_part_in_empty_units(parts: Parts, attributes: Iterable[Attribute]) -> tuple[Constraint, ...]:
+def empty_unit_constraints(parts: Parts, attributes: Iterable[Attribute]) -> tuple[Constraint, ...]:
     """Return the constraints by which a unit without parts has no value of a part.
 
     attributes   those of a part

@@ -56,7 +56,7 @@ class SignsSection(fields.Section):
         return Signs(self.decimal or ".", self.thousands or "")
 
 
-def require_format(text: str | None, kind: ClockKind | None = None) -> None:
+def require_time_format(text: str | None, kind: ClockKind | None = None) -> None:
     """Raise FieldError for a format that is wrong for ``kind``, which %H decides if it is None."""
     if text is not None:
         kind = kind or ("timestamp" if "%H" in text else "date")
@@ -78,7 +78,7 @@ class ReadingSection(SignsSection):
 
     @model_validator(mode="after")
     def _require_format(self) -> Self:
-        require_format(self.format)
+        require_time_format(self.format)
         return self
 
     def format_of(self, kind: ClockKind, declared: str | None) -> str:
@@ -150,7 +150,7 @@ class DeriveSection(SignsSection):
             other = getattr(self, field)
             is_good, expected = is_allowed or other is None, f"no {field} of `{function}`"
             require(is_good, expected, str(other), field)
-        require_format(self.format)
+        require_time_format(self.format)
         if function == "product":
             fields.FINITE.read(value[1])
         if function == "prefix":
@@ -210,7 +210,7 @@ class WindowsSection(fields.Section):
 
     def declared(self, reading: ReadingSection) -> Windows:
         """Return the declared windows; FieldError for a first or last outside the calendar."""
-        require_format(self.format)
+        require_time_format(self.format)
         zone = self.zone or reading.zone
         is_unique, expected = self.every != "hour" or zone == "UTC", "the zone UTC for hours"
         require(is_unique, f"{expected}: elsewhere one occurs twice a year", zone, "zone")

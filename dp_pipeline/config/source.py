@@ -138,7 +138,7 @@ class Source:
         """Whether every path is complete, without an environment variable that is not set."""
         return not any(location.startswith("$") for location in self.locations)
 
-    def only(self, location: str) -> Self:
+    def single_file(self, location: str) -> Self:
         """Return the source of a single file, with all its rows."""
         return replace(self, location=location, more=(), sample=None, download=None)
 
@@ -201,7 +201,7 @@ class Source:
         places = [path for path in places if Path(path).is_absolute()]
         linked = (file_name(path) for place in places for path in (place, *_linked_parts(place)))
         states = (state for place in places for state in _states(Path(place)))
-        numbers = [_number(path) for path in states if S_ISREG(path.st_mode) and path.st_nlink > 1]
+        numbers = [_inode(path) for path in states if S_ISREG(path.st_mode) and path.st_nlink > 1]
         inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
         of_parts = () if self.parts is None else self.parts.current_identities
         names = dict.fromkeys((*self.identities, *linked, *inodes, *of_parts))
@@ -255,7 +255,7 @@ _INODE = "inode:"
 _DATASET = "dataset:"
 _POSTGRESQL = "sql:postgresql://"
 
-Number = tuple[int, int]
+Inode = tuple[int, int]
 """Device and inode of an existing file."""
 
 
@@ -300,7 +300,7 @@ def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str
     """
     other_names = tuple(other_names)
     # The file system is asked only where no texts overlap.
-    for keys_of in (_text_keys, _number_keys):
+    for keys_of in (_text_keys, _inode_keys):
         names_of_keys: dict[Key, str] = {}
         names_below: dict[Key, str] = {}
         for name in reversed(names):
@@ -317,7 +317,7 @@ def first_overlap(names: Sequence[str], other_names: Iterable[str]) -> tuple[str
     return None
 
 
-Key = Path | str | Number
+Key = Path | str | Inode
 Keys = tuple[frozenset[Key], frozenset[Key]]
 """Keys of a name, and keys of the folders above it: two names overlap where they share an own key,
 or an own key of one is above the other.
@@ -336,16 +336,16 @@ def _text_keys(name: str) -> Keys:
             return frozenset({name}), frozenset()
     if name.startswith(_POSTGRESQL):
         return frozenset(server_names(name.removeprefix("sql:"))) or frozenset({name}), frozenset()
-    # ``_number_keys`` compares inodes with files, whose paths a message can show.
+    # ``_inode_keys`` compares inodes with files, whose paths a message can show.
     return frozenset() if name.startswith(_INODE) else frozenset({name}), frozenset()
 
 
-def _number_keys(name: str) -> Keys:
+def _inode_keys(name: str) -> Keys:
     """Return the inodes of a file, or of a folder and all files below; and those of its parents."""
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _states_of_existing(path.parents)
-        return frozenset(map(_number, own)), frozenset(map(_number, above))
+        return frozenset(map(_inode, own)), frozenset(map(_inode, above))
     device, _, file = name.removeprefix(_INODE).partition(":")
     is_number = name.startswith(_INODE) and device.isdecimal() and file.isdecimal()
     return frozenset({(int(device), int(file))} if is_number else ()), frozenset()
@@ -374,5 +374,5 @@ def _states_of_existing(paths: Iterable[Path]) -> Iterator[os.stat_result]:
             yield path.stat()
 
 
-def _number(state: os.stat_result) -> Number:
+def _inode(state: os.stat_result) -> Inode:
     return state.st_dev, state.st_ino

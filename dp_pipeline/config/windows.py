@@ -12,7 +12,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal, get_args
 
-from dp_pipeline.config.calendar import Period, next_period, parse_name, period_name, period_start
+from dp_pipeline.config.calendar import (
+    Period,
+    next_period,
+    parse_period_name,
+    period_name,
+    period_start,
+)
 from dp_pipeline.config.errors import DeclarationError, FieldError
 
 if TYPE_CHECKING:
@@ -194,7 +200,7 @@ class Windows:
 
     def _parse(self, name: str) -> datetime | None:
         try:
-            local_time = parse_name(name.removesuffix("Z"), self.every)
+            local_time = parse_period_name(name.removesuffix("Z"), self.every)
         except (ValueError, OverflowError):
             return None
         is_name = _window_name(local_time, self.every) == name and int(name[:4]) in _YEARS

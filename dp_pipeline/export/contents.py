@@ -324,7 +324,7 @@ def _stored_field(name: str, column: StoredColumn, attribute: Attribute) -> dict
     field: dict[str, Any] = {"name": name, "type": _FIELD_TYPES.get(word, "integer")}
     field[OWN] = {"levels": list(column.labels)}
     if not column.labels:
-        return {**field, **_number(attribute, is_drawn=True)}
+        return {**field, **_numeric_properties(attribute, is_drawn=True)}
     values = typed_levels(column.labels, column.type).values()
     enum = [float(value) if is_decimal else value for value in values]
     categories = {"categories": enum} if field["type"] == "string" else {}
@@ -387,10 +387,10 @@ def _field(
         levels = [] if attribute.cells is None else list(attribute.cells.labels())
         texts = [escape_formula(level) if is_csv else level for level in levels]
         return {**field, "categories": texts, "constraints": {"enum": texts}}
-    return {**field, **_number(attribute, is_drawn=sheet.name in (SYNTHETIC, UNITS))}
+    return {**field, **_numeric_properties(attribute, is_drawn=sheet.name in (SYNTHETIC, UNITS))}
 
 
-def _number(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
+def _numeric_properties(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
     """Return the bounds and bins of a number, or the format or unit of a date."""
     coordinate, clock = attribute.coordinate, attribute.clock
     if coordinate is None:

@@ -81,7 +81,7 @@ _Inspection = tuple[str, Callable[[], str], tuple[str, ...]]
 """Name of a check, its function, and the names of all checks that it depends on."""
 
 
-def verified(folder: Path) -> list[Check]:
+def verify_export(folder: Path) -> list[Check]:
     """Return the results of all checks of an export, without failures that another one causes."""
     failed, checks = set[str](), list[Check]()
     for of, inspect, causes in _inspections(_Export(folder), failed):
@@ -100,23 +100,25 @@ def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspecti
     failed   names of the checks that failed so far
     """
     for path in sorted(export.paths, key=lambda path: path != DESCRIPTOR):
-        yield path, partial(export.file, path), (DESCRIPTOR,)
-    yield SUMS, partial(export.sums, failed), ()
-    causes = export.read_files
+        yield path, partial(export.check_file, path), (DESCRIPTOR,)
+    yield SUMS, partial(export.check_sums, failed), ()
+    causes = export.release_paths
     # The centres are compared with the other tables.
     for name in sorted(export.table_names, key=lambda name: name == CENTRES):
-        yield f"values of {name}", partial(export.table, name), causes
+        yield f"values of {name}", partial(export.check_table, name), causes
         causes += (f"values of {name}",)
     if export.has_places:
-        yield "places", export.places, (*causes, *export.paths)
+        yield "places", export.check_places, (*causes, *export.paths)
     charges = "release", "scales", "sum of the charges"
-    for name, inspect in zip(charges, (export.release, export.scales, export.total), strict=True):
+    for name, inspect in zip(
+        charges, (export.check_release, export.check_scales, export.check_total), strict=True
+    ):
         yield name, inspect, causes
         causes += (name,)
     figures = f"figures of {CARD}.md"
-    yield f"figures of {CARD}.json", export.card, (*causes, f"{CARD}.json")
-    yield figures, export.sentences, (*causes, f"{CARD}.md")
-    yield f"words of {CARD}.html", export.page, (figures, f"{CARD}.md", f"{CARD}.html")
+    yield f"figures of {CARD}.json", export.check_card, (*causes, f"{CARD}.json")
+    yield figures, export.check_sentences, (*causes, f"{CARD}.md")
+    yield f"words of {CARD}.html", export.check_page, (figures, f"{CARD}.md", f"{CARD}.html")
 
 
 FETCH = ": fetch the export again"
@@ -178,7 +180,7 @@ class _Export:
         return [str(file["name"]) for file in resources if file.get("type") == "table"]
 
     @property
-    def read_files(self) -> tuple[str, ...]:
+    def release_paths(self) -> tuple[str, ...]:
         """The files from which the release is read, and ``SHA256SUMS`` if a file is a link."""
         cards = tuple(f"{CARD}.{ending}" for ending in ("html", "json", "md"))
         paths = [path for path in self.paths if path not in cards and Path(path).suffix != _PLACES]
@@ -188,7 +190,7 @@ class _Export:
     def has_places(self) -> bool:
         return any(path.endswith(_PLACES) for path in self._described)
 
-    def sums(self, failed: Collection[str]) -> str:
+    def check_sums(self, failed: Collection[str]) -> str:
         """Check that ``SHA256SUMS`` is exactly the list of the present files.
 
         failed   files that failed a check of their own, which are not reported again
@@ -204,7 +206,7 @@ class _Export:
             raise Damaged("the list must have one line a file, sorted by name, but has others")
         return f"{len(present)} files and no other, each with its digest"
 
-    def file(self, path: str) -> str:
+    def check_file(self, path: str) -> str:
         """Check the size and digest of a described file; of the descriptor, the listed digest."""
         if path == DESCRIPTOR:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
@@ -225,7 +227,7 @@ class _Export:
         tables = f", of {len(self._stored['tables'])} tables" if path == RELEASE else ""
         return f"{size:,} bytes, as described{tables}"
 
-    def table(self, name: str) -> str:
+    def check_table(self, name: str) -> str:
         """Check that a table has the released values, and that its added columns are correct."""
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
@@ -241,7 +243,7 @@ class _Export:
                 raise Damaged(f"the added column {column} does not follow from released values")
         return f"{row_count(table):,} lines, every value as it was released"
 
-    def places(self) -> str:
+    def check_places(self) -> str:
         """Check that the GeoJSON files show the places in the tables."""
         x, y = self._descriptor[OWN]["place"]
         names = [name for name in self.table_names if f"{name}.geojson" in self._described]
@@ -251,13 +253,13 @@ class _Export:
                 raise Damaged(f"{path.name} does not have the places of its table")
         return f"{', '.join(names)}: the same in GeoJSON as in the tables"
 
-    def release(self) -> str:
+    def check_release(self) -> str:
         """Check that the stored release is what this program writes, with all its tables."""
         if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
             raise Damaged("the file is not a release as this program writes it")
         return f"{self._bundle.key[:12]}, with all of its tables"
 
-    def scales(self) -> str:
+    def check_scales(self) -> str:
         """Check that each noise scale proves the amount that was charged for it."""
         bundle = self._bundle
         for spend in bundle.spends:
@@ -266,7 +268,7 @@ class _Export:
         _require_scale_of_left_out(bundle)
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
 
-    def total(self) -> str:
+    def check_total(self) -> str:
         """Check that the charges add up to exactly what the release states."""
         bundle = self._bundle
         if not bundle.is_dp:
@@ -288,7 +290,7 @@ class _Export:
             accountant.require_all_spent()
         return f"{bundle.spent_text}, exactly what is stated"
 
-    def card(self) -> str:
+    def check_card(self) -> str:
         """Check that ``card.json`` has the format, guarantee and standing of the release."""
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
         require_format(card.get("format"), of=f"{CARD}.json")
@@ -300,7 +302,7 @@ class _Export:
             raise Damaged(f"the standing in {DESCRIPTOR} differs from that of the release")
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
-    def sentences(self) -> str:
+    def check_sentences(self) -> str:
         """Check that ``card.md`` contains the sentences that this release must have."""
         card = self._text(f"{CARD}.md")
         for line in lines_on_card(self._bundle):
@@ -308,7 +310,7 @@ class _Export:
                 raise Damaged(f"the card lacks the line {line[:80]!r}")
         return "standing, amounts and mechanisms as in the release"
 
-    def page(self) -> str:
+    def check_page(self) -> str:
         """Check that ``card.html`` has the same words as ``card.md``."""
         if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
             raise Damaged(f"the page does not have the words of {CARD}.md")

@@ -84,11 +84,14 @@ class PartsCounter:
             (i, j) for j in range(parts.at_most) for i in range(j) if not in_order or j == i + 1
         ]
         questions: list[tuple[Names, list[Names]]] = [
-            ((name, name), [(parts.place(name, i), parts.place(name, j)) for i, j in places])
+            (
+                (name, name),
+                [(parts.name_in_unit(name, i), parts.name_in_unit(name, j)) for i, j in places],
+            )
             for name in attributes
         ]
         if not in_order:
-            questions += [((name,), [(parts.place(name, 0),)]) for name in attributes]
+            questions += [((name,), [(parts.name_in_unit(name, 0),)]) for name in attributes]
         exact = self._tables(questions)
         tables, firsts = exact[: len(attributes)], exact[len(attributes) :]
         for table, first in zip(tables, firsts, strict=False):
@@ -130,7 +133,9 @@ class PartsCounter:
         parts = self._parts
         is_of_parts = not {*names}.isdisjoint(parts.attributes)
         return [
-            tuple(parts.place(name, i) if name in parts.attributes else name for name in names)
+            tuple(
+                parts.name_in_unit(name, i) if name in parts.attributes else name for name in names
+            )
             for i in range(parts.at_most if is_of_parts else 1)
         ]
 

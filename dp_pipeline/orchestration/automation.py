@@ -126,7 +126,7 @@ MAX_WINDOWS_PER_TICK = 60
 
 def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
     """Return the schedule that publishes every closed window after its grace, and missed ones."""
-    windows = spec.cut
+    windows = spec.time_windows
     is_hourly = windows.every == "hour"
     published = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
 
@@ -166,8 +166,8 @@ def _may_have_rows(spec: DatasetSpec, window: str) -> bool:
 def _window_choice_text(spec: DatasetSpec) -> str:
     if _has_file_each(spec):
         return "A window without a file is not requested."
-    if spec.cut.last:
-        end = f"up to the last, {spec.cut.last}"
+    if spec.time_windows.last:
+        end = f"up to the last, {spec.time_windows.last}"
     else:
         end = f"at most {outcome.DRY_WINDOWS} at a time, as no `last` one is declared"
     return (
@@ -208,19 +208,21 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     """
     published = outcome.published_windows(spec, home)
     if not published:
-        newest_first = reversed(spec.cut.closed(moment))
+        newest_first = reversed(spec.time_windows.closed(moment))
         newest = next((window for window in newest_first if _may_have_rows(spec, window)), None)
-        if newest is None or spec.cut.start(newest) < spec.cut.start(spec.first_complete_window):
+        start = spec.time_windows.start
+        if newest is None or start(newest) < start(spec.first_complete_window):
             return ()  # Too few windows precede it for the releases of several windows.
         return (newest,)
     later: list[str] = []
     if not _has_ended(spec, home, published):
-        closed = spec.cut.closed(moment, after=published[-1])
+        closed = spec.time_windows.closed(moment, after=published[-1])
         candidates = (window for window in closed if _may_have_rows(spec, window))
         # Without a file each and a `last`, the next rows may never come: each empty one is charged.
-        is_known = _has_file_each(spec) or spec.cut.last
+        is_known = _has_file_each(spec) or spec.time_windows.last
         later += islice(candidates, MAX_WINDOWS_PER_TICK if is_known else outcome.DRY_WINDOWS)
-    gaps = (window for window in _gaps(spec.cut, published) if _may_have_rows(spec, window))
+    gaps = _gaps(spec.time_windows, published)
+    gaps = (window for window in gaps if _may_have_rows(spec, window))
     newest_gaps = tuple(islice(gaps, MAX_WINDOWS_PER_TICK - len(later)))
     return (*reversed(newest_gaps), *later)
 
@@ -254,13 +256,15 @@ def _window_runs(
     row_runs = [
         dg.RunRequest(
             run_key=f"rows of {window} {tick}",
-            partition_key=partition_key(spec.cut, window),
+            partition_key=partition_key(spec.time_windows, window),
             asset_selection=rows,
         )
         for window in _unread_windows(spec, pipeline.home, allowed)
     ]
     return row_runs + [
-        dg.RunRequest(run_key=f"{window} {tick}", partition_key=partition_key(spec.cut, window))
+        dg.RunRequest(
+            run_key=f"{window} {tick}", partition_key=partition_key(spec.time_windows, window)
+        )
         for window in allowed
     ]
 
@@ -268,7 +272,8 @@ def _window_runs(
 def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
     """Return the earlier windows that releases of several windows need but that were never read."""
     span = spec.max_span
-    earlier = {name for window in due for name in spec.cut.ending_with(window, span)} - {*due}
+    ending_with = spec.time_windows.ending_with
+    earlier = {name for window in due for name in ending_with(window, span)} - {*due}
     is_open = home.ledger.account(spec.population) is not None
     return [
         window

@@ -215,7 +215,7 @@ def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:
-        items = spec.domain.items
+        items = spec.domain.item_word
         metadata[f"noisy {items}"] = number(total.rows)
         metadata[f"deviation of noisy {items}"] = number(total.deviation)
     if warnings:

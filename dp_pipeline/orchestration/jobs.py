@@ -85,7 +85,8 @@ def publication_text(spec: DatasetSpec, publication: Publication) -> str:
     text = f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)}"
     if publication.span == 1:
         return f"{text} for {cost}"
-    return f"{text}, of {publication.span} {spec.cut.every}s that end with it, for {cost} of each"
+    windows = f"{publication.span} {spec.time_windows.every}s"
+    return f"{text}, of {windows} that end with it, for {cost} of each"
 
 
 def _job(

@@ -155,13 +155,13 @@ def _run_window(runs: DagsterRuns, options: RunOptions, levels: Sequence[str]) -
     if not levels:
         return
     window = options.spec.window
-    key = partition_key(options.spec.cut, window)
+    key = partition_key(options.spec.time_windows, window)
     # Releases of several windows read the windows before, too.
     windows = {name for release in options.releases for name in release.windows} - {window}
     failed: list[str] = []
     for name in sorted(windows):
         earlier = replace(options.of_window(name), snapshot="")
-        failed += runs.prepare(earlier, partition_key(options.spec.cut, name))
+        failed += runs.prepare(earlier, partition_key(options.spec.time_windows, name))
     runs.failed_checks[window] = (*failed, *runs.prepare(options, key))
     # All publications of a window are one run; each ε of a sweep is a run of its own.
     is_single = options.published and not options.span

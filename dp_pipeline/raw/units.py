@@ -72,7 +72,7 @@ def units_of_parts(
             absent = domain[name].size
             column = np.full(len(starts), absent, dtype=np.int64)
             column[places] = codes[name][rows][is_there]
-            columns[parts.place(name, position)] = (column, absent + 1)
+            columns[parts.name_in_unit(name, position)] = (column, absent + 1)
     is_kept = _keeps_constraints(domain, {name: column for name, (column, _) in columns.items()})
     for name, single in parts.single:
         have = np.isin(codes[name][rows], single).astype(np.int64)
@@ -103,7 +103,7 @@ def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
     columns = {}
     for name in domain.names:
         if name in parts.attributes:
-            places = [codes[parts.place(name, i)] for i in range(parts.at_most)]
+            places = [codes[parts.name_in_unit(name, i)] for i in range(parts.at_most)]
             columns[name] = np.stack(places, axis=1)[units, positions].astype(np.int64)
         else:
             columns[name] = codes[name][units].astype(np.int64)

@@ -117,7 +117,7 @@ class EpsilonRelease(NoisyRelease):
         if self.span == 1:
             return self.spec.blocks
         try:
-            return self.spec.cut.ending_with(self.spec.window, self.span)
+            return self.spec.time_windows.ending_with(self.spec.window, self.span)
         except DeclarationError as error:
             raise DeclarationError(f"{self.where}: {error}") from None
 
@@ -305,8 +305,8 @@ class EpsilonRelease(NoisyRelease):
             return ""
         if spec.reserved is not None:
             return spec.reserved.facts.get(LEARNED, "")
-        before = self.spec.cut.preceding(self.spec.window)
-        if before is None or self.spec.cut.preceding(self.windows[0]) is None:
+        before = self.spec.time_windows.preceding(self.spec.window)
+        if before is None or self.spec.time_windows.preceding(self.windows[0]) is None:
             return ""
         pointer = pointer_path(replace(self, spec=self.spec.at_window(before)))
         return earlier_release_folder(as_release_key(spec.key), self.spec, self.home, pointer)

@@ -201,7 +201,7 @@ def _of_bundle(spec: DatasetSpec, home: Home, bundle: Bundle) -> list[QualityRow
 
 
 def _released_snapshot(spec: DatasetSpec, home: Home, bundle: Bundle) -> Snapshot:
-    windows = spec.cut.parse_range(bundle.facts[WINDOW]) if spec.window else ()
+    windows = spec.time_windows.parse_range(bundle.facts[WINDOW]) if spec.window else ()
     return require_snapshot(spec, home, windows)
 
 

@@ -11,7 +11,7 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, Pi
 from dp_pipeline.config.sections import Publication
 from dp_pipeline.export.contents import is_cleared, write_contents
 from dp_pipeline.export.folder import digest_of_export, files_of, replace_folder
-from dp_pipeline.export.verify import FETCH, verified
+from dp_pipeline.export.verify import FETCH, verify_export
 from dp_pipeline.ledger import Entry
 from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.releases import replay
@@ -245,7 +245,7 @@ def export(settled: SettledRelease, target: Path, *, ending: str) -> Export:
 
     def write(folder: Path) -> None:
         write_contents(folder, reported(release, bundle), card, ending, day=settled.day)
-        fault = next((check for check in verified(folder) if not check.is_good), None)
+        fault = next((check for check in verify_export(folder) if not check.is_good), None)
         if fault is not None:
             raise PipelineError(
                 f"{release.what}: the written export does not verify, so it was not kept: "

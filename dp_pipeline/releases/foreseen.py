@@ -49,7 +49,7 @@ class PairForecast:
     @property
     def text(self) -> str:
         """A line on the number of pairs, their error, and the warning."""
-        items, pairs = self.release.spec.domain.items, self.pairs
+        items, pairs = self.release.spec.domain.item_word, self.pairs
         least, most = min(self.pairs.measured), max(self.pairs.measured)
         of_all = (
             f"{self.release.name} at ε={epsilon_text(self.release.epsilon)}, {self.rows:,} {items}"

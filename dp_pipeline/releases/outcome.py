@@ -97,10 +97,11 @@ def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, lis
     The name of a model whose release covers several time windows also says how many."""
     totals = {}
     for bundle in bundles:
-        span, name = len(spec.cut.parse_range(bundle.facts[WINDOW])), bundle.facts["model"]
+        name = bundle.facts["model"]
+        span = len(spec.time_windows.parse_range(bundle.facts[WINDOW]))
         total = noisy_total(spec, bundle)
         if total is not None:
-            name = name if span == 1 else f"{name} over {span} {spec.cut.every}s"
+            name = name if span == 1 else f"{name} over {span} {spec.time_windows.every}s"
             totals[name] = [total.rows, total.deviation]
     return totals
 
@@ -131,12 +132,13 @@ def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
             if path.name.endswith(ending)
         ]
         # A sweep's 0.5 ends like a 5: the rest of its name has a dot, which no window has.
-        spans = [ends for ends in names if all(map(spec.cut.is_name, ends))]
+        spans = [ends for ends in names if all(map(spec.time_windows.is_name, ends))]
         span = publication.span
-        own = (ends[-1] for ends in spans if len(spec.cut.between(ends[0], ends[-1])) == span)
+        between = spec.time_windows.between
+        own = (ends[-1] for ends in spans if len(between(ends[0], ends[-1])) == span)
         published.append(set(own))
     windows = set.intersection(*published) if published else set()
-    return tuple(sorted(windows, key=spec.cut.start))
+    return tuple(sorted(windows, key=spec.time_windows.start))
 
 
 DRY_WINDOWS = 3

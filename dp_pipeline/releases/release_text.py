@@ -35,7 +35,9 @@ def _describe_model(spec: DatasetSpec, name: str) -> str:
     if not guarantees[0].is_dp:
         return f"{text} Not differentially private: {guarantees[0].reason}; charges nothing."
     if (span := spec.span_of(name)) > 1:
-        text += f" Each release is of {span} {spec.cut.every}s, and is charged to all of them."
+        text += (
+            f" Each release is of {span} {spec.time_windows.every}s, and is charged to all of them."
+        )
     costs = ", ".join(spec.currency.text(price(spec, guarantee)) for guarantee in guarantees)
     evaluated = " and its evaluation's" if spec.evaluation else ""
     why = f": {guarantees[0].reason}" if guarantees[0].reason else ""

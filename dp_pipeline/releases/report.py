@@ -208,7 +208,7 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
 
     evaluations   time window → its stored evaluation
     """
-    ledger, windows = open_population(spec, home), spec.cut
+    ledger, windows = open_population(spec, home), spec.time_windows
     names = sorted(evaluations, key=windows.start)
     quality = {name: from_documents(evaluations[name]["rows"]) for name in names}
     newest = [
@@ -278,7 +278,7 @@ def _over_time(
         series.append((numbers, y_axis, about.title, about.short))
     return [
         line_chart(
-            [curves.window_panel(numbers, spec.cut, y_axis)],
+            [curves.window_panel(numbers, spec.time_windows, y_axis)],
             title=title,
             footnote=curves.NOISE_BARS,
             caption=f"{short} over time",

@@ -159,10 +159,11 @@ def parse_request(
                 f"{spec.name}: {option}: the data set has no `windows`: run it without {option}"
             )
         return options
-    names = spec.cut.parse_range(windows) if windows else spec.cut.closed(now())[-1:]
+    declared = spec.time_windows
+    names = declared.parse_range(windows) if windows else declared.closed(now())[-1:]
     if not names:
         raise DeclarationError(
-            f"{spec.name}: no window is closed yet, as the first is {spec.cut.first}: wait for "
+            f"{spec.name}: no window is closed yet, as the first is {declared.first}: wait for "
             "its end"
         )
     return replace(options, windows=names)

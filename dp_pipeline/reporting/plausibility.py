@@ -201,7 +201,7 @@ def _clustering_warnings(
 
 
 def _table_warnings(spec: DatasetSpec, tables: Tables, total: NoisyTotal | None) -> tuple[str, ...]:
-    domain, items, shares = spec.domain, spec.domain.items, _marginal_shares(tables)
+    domain, items, shares = spec.domain, spec.domain.item_word, _marginal_shares(tables)
     if total and (few := _few_rows(total, spec.nominal_rows, items) or _no_rows(total, items)):
         return few
     declared = [name for name in shares if name in domain.names]

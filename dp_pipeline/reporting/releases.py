@@ -194,7 +194,7 @@ class ReportedPrivateRelease(ReportedRelease):
     @property
     def span(self) -> int:
         """The number of time windows that the release covers; 1 without windows."""
-        return len(self.spec.cut.parse_range(self.windows)) if self.windows else 1
+        return len(self.spec.time_windows.parse_range(self.windows)) if self.windows else 1
 
     @property
     def standing(self) -> Standing:

@@ -205,4 +205,4 @@ def test_another_sample_is_another_source_of_the_same_persons():
     assert len({sampled.identity for sampled in sources}) == 5
     # The ledger keeps two populations apart by these: a sample must not slip by.
     assert {sampled.identities for sampled in sources} == {("file:/a.csv", "file:/b.csv")}
-    assert sources[1].only("/b.csv").identity == "csv:/b.csv"
+    assert sources[1].single_file("/b.csv").identity == "csv:/b.csv"

@@ -219,7 +219,7 @@ def test_a_source_has_a_file_or_a_query_for_each_window(tmp_path):
     query = "SELECT x, started::end FROM rides WHERE at >= :start AND at < :end"
     source = f"source:\n  kind: sql\n  database: sqlite:///rides.db\n  query: {query}"
     sql = loaded(tmp_path, **WHOLE, source=source)
-    zurich = sql.cut
+    zurich = sql.time_windows
     assert sql.at_window("2026-W07").source.query == (
         f"SELECT x, started::end FROM rides WHERE at >= {zurich.start('2026-W07')} "
         f"AND at < {zurich.end('2026-W07')}"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.export.folder import DESCRIPTOR, SUMS, file_digest, files_of, sums_text
-from dp_pipeline.export.verify import verified
+from dp_pipeline.export.verify import verify_export
 from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline.results.measurement import variance
@@ -36,14 +36,14 @@ RELEASES: dict[str, Callable[[], ReportedPrivateRelease]] = {
 @pytest.mark.parametrize("name", RELEASES)
 @pytest.mark.parametrize("ending", ["csv", "parquet", "arrow"])
 def test_what_was_exported_verifies(name: str, ending: str, tmp_path: Path) -> None:
-    checks = verified(exported(tmp_path / "out", RELEASES[name](), ending))
+    checks = verify_export(exported(tmp_path / "out", RELEASES[name](), ending))
     assert bad(checks) == []
     assert len(checks) > 12
 
 
 def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", k_anonymous(purpose="benchmark", reason="it reads rows"))
-    checks = verified(folder)
+    checks = verify_export(folder)
     assert bad(checks) == []
     (total,) = [check.result for check in checks if check.of == "sum of the charges"]
     assert total.startswith("no ε is stated")
@@ -51,7 +51,7 @@ def test_a_k_anonymous_export_verifies_and_promises_no_epsilon(tmp_path: Path) -
 
 def test_a_refinement_from_another_start_fails(tmp_path: Path) -> None:
     release = table_release(epsilon="0.5", refined_from="0.125", refines="ab" * 32)
-    (wrong,) = bad(verified(exported(tmp_path / "out", release)))
+    (wrong,) = bad(verify_export(exported(tmp_path / "out", release)))
     assert "sum of the charges" in wrong
 
 
@@ -69,7 +69,7 @@ def test_a_changed_byte_in_any_file_fails(
         content = bytearray((folder / file).read_bytes())
         content[round(place * (len(content) - 1))] ^= 1
         (folder / file).write_bytes(content)
-        (actual,) = bad(verified(folder))
+        (actual,) = bad(verify_export(folder))
         assert actual.startswith(f"BAD  {file}") or f"digest of {file}" in actual or file == SUMS
 
 
@@ -78,18 +78,18 @@ def test_a_lost_file_fails_whichever_it_is(name: str, tmp_path: Path) -> None:
     for index, file in enumerate(names(RELEASES[name], "csv", tmp_path / "first")):
         folder = exported(tmp_path / str(index), RELEASES[name]())
         (folder / file).unlink()
-        (actual,) = bad(verified(folder))
+        (actual,) = bad(verify_export(folder))
         assert actual.startswith(f"BAD  {file}"), file
 
 
 def test_a_further_file_or_link_fails(tmp_path: Path) -> None:
     folder = exported(tmp_path / "out", map_release())
     (folder / "more.csv").write_text("x\n1\n", encoding="utf-8")
-    (actual,) = bad(verified(folder))
+    (actual,) = bad(verify_export(folder))
     assert actual.startswith("BAD  more.csv: the file is not described in datapackage.json")
     (folder / "more.csv").unlink()
     (folder / "link.csv").symlink_to(folder / "centres.csv")
-    (actual,) = bad(verified(folder))
+    (actual,) = bad(verify_export(folder))
     assert "link.csv must be a file" in actual
 
 
@@ -149,7 +149,7 @@ def test_wrong_content_fails_though_every_digest_agrees(what: str, tmp_path: Pat
         forged(folder, file, lambda text: text.replace("01.", "02.", 1))
     else:
         forged(folder, file, lambda text: text.replace(old, new))
-    (actual,) = bad(verified(folder))
+    (actual,) = bad(verify_export(folder))
     assert actual.startswith(f"BAD  {of}")
 
 
@@ -162,18 +162,18 @@ def test_two_causes_are_two_lines(tmp_path: Path) -> None:
         change = {"card.html": ("missing or added", "never seen"), "synthetic.csv": ("01.", "02.")}
         forged(folder, forged_file, lambda text, change=change[forged_file]: text.replace(*change))
         (folder / changed).write_text("x\n", encoding="utf-8")
-        actual = bad(verified(folder))
+        actual = bad(verify_export(folder))
         assert [line.partition(": ")[0] for line in actual] == [f"BAD  {changed}", f"BAD  {named}"]
 
 
 def test_a_moved_place_and_other_noisy_rows_fail(tmp_path: Path) -> None:
     folder = exported(tmp_path / "place", map_release())
     forged(folder, "centres.geojson", lambda text: text.replace("47.25", "47.5"))
-    (actual,) = bad(verified(folder))
+    (actual,) = bad(verify_export(folder))
     assert actual.startswith("BAD  places")
     folder = exported(tmp_path / "rows", map_release())
     forged(folder, "centres.csv", lambda text: text.replace(",0.5,", ",0.5,9"))
-    (actual,) = bad(verified(folder))
+    (actual,) = bad(verify_export(folder))
     assert actual.startswith("BAD  values of centres")
 
 
@@ -182,7 +182,7 @@ def test_an_omitted_charge_fails(tmp_path: Path) -> None:
     less = replace(
         release, bundle=replace(release.bundle, spends=release.bundle.spends[1:], quality={})
     )
-    (actual,) = bad(verified(exported(tmp_path / "out", less)))
+    (actual,) = bad(verify_export(exported(tmp_path / "out", less)))
     assert actual.startswith("BAD  sum of the charges")
     assert "got 0" in actual or "ceiling" in actual or "must spend exactly" in actual
 
@@ -197,20 +197,20 @@ def with_rows_left_out(scale: str, epsilon: str) -> ReportedPrivateRelease:
 
 def test_rows_left_out_have_the_noise_that_is_charged(tmp_path: Path) -> None:
     folder = exported(tmp_path / "right", with_rows_left_out("2", "1/2"))
-    assert bad(verified(folder)) == []
+    assert bad(verify_export(folder)) == []
     assert "rows left out" in (folder / "card.md").read_text(encoding="utf-8")
     for scale, epsilon in (("4", "1/4"), ("1", "1"), ("2", "1/4")):
         folder = exported(tmp_path / f"{scale} {epsilon[-1]}", with_rows_left_out(scale, epsilon))
-        assert [line.partition(":")[0] for line in bad(verified(folder))] == ["BAD  scales"]
+        assert [line.partition(":")[0] for line in bad(verify_export(folder))] == ["BAD  scales"]
     release = replace(with_rows_left_out("2", "1/2"), bundle=map_release().bundle)
     unpaid = replace(release.bundle, tables=with_rows_left_out("2", "1/2").bundle.tables)
-    (line,) = bad(verified(exported(tmp_path / "unpaid", replace(release, bundle=unpaid))))
+    (line,) = bad(verify_export(exported(tmp_path / "unpaid", replace(release, bundle=unpaid))))
     assert line.startswith("BAD  scales")
 
 
 def test_an_evaluation_that_was_not_paid_in_full_fails(tmp_path: Path) -> None:
     release = table_release(evaluation="0.5", epsilon="0.25")
-    (actual,) = bad(verified(exported(tmp_path / "out", release)))
+    (actual,) = bad(verify_export(exported(tmp_path / "out", release)))
     assert actual.startswith("BAD  sum of the charges")
 
 
@@ -219,7 +219,7 @@ def test_a_smaller_rho_than_the_stated_epsilon_costs_is_found(tmp_path: Path) ->
     (spend,) = release.bundle.spends
     half = replace(spend, epsilon=spend.epsilon / 2, scale=spend.scale * 2)
     less = replace(release, bundle=replace(release.bundle, spends=(half,)))
-    (actual,) = bad(verified(exported(tmp_path / "out", less)))
+    (actual,) = bad(verify_export(exported(tmp_path / "out", less)))
     assert actual.startswith("BAD  sum of the charges")
     assert half.epsilon_of_scale == half.epsilon > Fraction(0)
 
@@ -236,8 +236,8 @@ def test_a_strange_description_is_bad_and_no_crash(text: str, tmp_path: Path) ->
     folder = exported(tmp_path / "out", map_release())
     (folder / DESCRIPTOR).write_text(text, encoding="utf-8")
     (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
-    assert len(bad(verified(folder))) == 1
+    assert len(bad(verify_export(folder))) == 1
 
 
 def test_an_empty_folder_is_no_export(tmp_path: Path) -> None:
-    assert bad(verified(tmp_path))
+    assert bad(verify_export(tmp_path))

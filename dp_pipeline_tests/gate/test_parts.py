@@ -44,7 +44,7 @@ def counter(units: Sequence[Unit], order: str = "") -> PartsCounter:
     codes = {"region": [region for region, _ in rows], SIZE: [len(p) - 1 for _, p in rows]}
     for i in range(MOST):
         for k, (name, absent) in enumerate((("age", 3), ("sex", 2))):
-            place = declared.parts.place(name, i)
+            place = declared.parts.name_in_unit(name, i)
             codes[place] = [p[i][k] if i < len(p) else absent for _, p in rows]
     arrays = {name: np.array(column, dtype=np.int64) for name, column in codes.items()}
     return PartsCounter(MemoryCounter(wide, coordinates={}, codes=arrays, rows=len(rows)), declared)

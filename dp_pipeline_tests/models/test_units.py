@@ -9,7 +9,7 @@ import pytest
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import FloatArray, IntArray, Levels
-from dp_pipeline.config.parts_parser import no_part_in_empty_units
+from dp_pipeline.config.parts_parser import empty_unit_constraints
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.inference.likely_pairs import likely_pairs
 from dp_pipeline.inference.pair_swaps import PairGoal, SyntheticUnits, swap_parts
@@ -37,7 +37,7 @@ def domain(*constraints: Constraint, key: str = "") -> Domain:
     ]
     region = attribute("region", 2, nullable=True)
     size = attribute(SIZE, MOST + 1 - parts.fewest, least=parts.fewest)
-    constraints += no_part_in_empty_units(parts, of_parts)
+    constraints += empty_unit_constraints(parts, of_parts)
     return Domain((region, size, *of_parts), constraints, parts)
 
 

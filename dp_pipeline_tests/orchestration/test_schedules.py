@@ -145,21 +145,21 @@ def test_windows_missing_behind_the_first_published_are_due(
     published: list[str], closed: str, due: tuple[str, ...], project: Project, spec: DatasetSpec
 ):
     mark_published(project, *published)
-    assert due_windows(spec, project.home, spec.cut.closing_time(closed)) == due
+    assert due_windows(spec, project.home, spec.time_windows.closing_time(closed)) == due
 
 
 def test_a_gap_of_long_ago_is_not_due_for_ever(project: Project):
     ends = stream(project, windows={**STREAM["windows"], "last": "2027-W30"})
     mark_published(project, "2026-W01", "2026-W03")
-    due = due_windows(ends, project.home, ends.cut.closing_time("2027-W30"))
+    due = due_windows(ends, project.home, ends.time_windows.closing_time("2027-W30"))
     assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
     spec = stream(project)
     mark_published(project, "2028-W01")
-    due = due_windows(spec, project.home, spec.cut.closing_time("2028-W02"))
+    due = due_windows(spec, project.home, spec.time_windows.closing_time("2028-W02"))
     assert (due[0], due[-1]) == ("2026-W47", "2028-W02")
     assert "2028-W01" not in due
     assert len(due) == MAX_WINDOWS_PER_TICK
-    later = due_windows(spec, project.home, spec.cut.closing_time("2028-W30"))
+    later = due_windows(spec, project.home, spec.time_windows.closing_time("2028-W30"))
     assert (later[0], later[56], later[57]) == ("2026-W49", "2027-W52", "2028-W02")
 
 
@@ -170,7 +170,9 @@ def test_sweep_over_epsilon_publishes_no_window_of_another_name(project: Project
     spec = stream(project, **publication, **limits)
     run_weeks(project, spec, "2026-W01", epsilon="0.5")
     assert published_windows(spec, project.home) == ()
-    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
+    assert due_windows(spec, project.home, spec.time_windows.closing_time("2026-W02")) == (
+        "2026-W02",
+    )
 
 
 PUBLISHED = "every closed window that may have rows is published"
@@ -191,7 +193,9 @@ def test_tick_requests_windows_that_are_over_and_behind_newest(project: Project,
     assert PUBLISHED in (quiet.skip_message or "")
     missed = ["2026-W02-1", "2026-W03-1", "2026-W04-1"]
     assert keys_of(ticked(project, spec, "2026-01-29T06:00")) == missed
-    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W02")) == ("2026-W02",)
+    assert due_windows(spec, project.home, spec.time_windows.closing_time("2026-W02")) == (
+        "2026-W02",
+    )
 
 
 def test_a_tick_requests_nothing_behind_the_last_window(project: Project):

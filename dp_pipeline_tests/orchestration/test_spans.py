@@ -294,7 +294,7 @@ def test_release_of_two_windows_is_in_partition_of_its_last(project: Project, sp
 
 
 def test_a_tick_reads_the_windows_before_first(project: Project, spec: DatasetSpec):
-    assert due_windows(spec, project.home, spec.cut.closing_time("2026-W01")) == ()
+    assert due_windows(spec, project.home, spec.time_windows.closing_time("2026-W01")) == ()
     first, second = ticked(project, spec, "2026-01-14T06:00").run_requests
     assert (first.partition_key, second.partition_key) == ("2026-W01-1", "2026-W02-1")
     read = {key.path[-1] for key in first.asset_selection}

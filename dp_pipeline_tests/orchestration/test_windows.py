@@ -145,7 +145,7 @@ def test_rows_that_come_late_are_never_looked_at(project: Project, spec: Dataset
 
 
 def test_a_window_that_is_not_over_is_not_read(project: Project, spec: DatasetSpec, monkeypatch):
-    moment = spec.cut.closing_time("2026-W02") - 1
+    moment = spec.time_windows.closing_time("2026-W02") - 1
     monkeypatch.setattr(ingest, "now", lambda: moment)
     closed = "the window 2026-W02 is not yet closed and is read from 2026-01-14 00:00 UTC on"
     with pytest.raises(RunFailed, match=closed):
@@ -300,12 +300,12 @@ def test_a_run_of_no_window_is_refused_by_name(project: Project, spec: DatasetSp
 )
 def test_dagster_calls_a_window_by_a_day_that_it_can_read(every, name, key, project: Project):
     firsts = {"week": "2026-W01", "quarter": "2026-Q1", "month": "2026-01", "day": "2026-01-01"}
-    windows = {"column": "ended", "every": every, "first": firsts.get(every, "2026")}
-    cut = stream(project, windows={**windows, "zone": "Europe/Zurich"}).cut
-    assert partition_key(cut, name) == key
-    assert window_of_key(cut, key) == name
+    section = {"column": "ended", "every": every, "first": firsts.get(every, "2026")}
+    windows = stream(project, windows={**section, "zone": "Europe/Zurich"}).time_windows
+    assert partition_key(windows, name) == key
+    assert window_of_key(windows, key) == name
     for wrong in ("", "2026-W53", "never", "2026-13", key + "0"):
-        assert window_of_key(cut, wrong) in (None, wrong)
+        assert window_of_key(windows, wrong) in (None, wrong)
 
 
 def test_window_is_one_partition_of_every_asset_but_reports(project: Project, spec: DatasetSpec):

@@ -20,7 +20,7 @@ from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, UnitOfParts
 from dp_pipeline.config.encoding import Levels
-from dp_pipeline.config.parts_parser import no_part_in_empty_units
+from dp_pipeline.config.parts_parser import empty_unit_constraints
 from dp_pipeline.config.reading import Derived
 from dp_pipeline.config.source import Source
 from dp_pipeline.gate.parts import PartsCounter
@@ -162,7 +162,7 @@ def of_two_sources(spec: DatasetSpec, key: str) -> DatasetSpec:
     own = [attribute(name, spec.domain[name].size, nullable=True) for name in parts.attributes]
     sizes = Levels(tuple(map(str, range(parts.fewest, 4))))
     size = Attribute(SIZE, SIZE, "drop", cells=sizes, derived=SIZED.derived)
-    domain = Domain((DOMAIN["region"], size, *own), no_part_in_empty_units(parts, own), parts)
+    domain = Domain((DOMAIN["region"], size, *own), empty_unit_constraints(parts, own), parts)
     source = Source("csv", "homes.csv", parts=Source("csv", "persons.csv") if key else None)
     return replace(spec, domain=domain, source=source)
 

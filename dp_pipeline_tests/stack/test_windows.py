@@ -56,7 +56,7 @@ class WeeklySteward(Steward):
     """Backfills by the command that a person would type, over all weeks that are missing."""
 
     def _launch(self, partitions: Sequence[str]) -> None:
-        weeks = [str(window_of_key(self.spec.cut, epsilon)) for epsilon in partitions]
+        weeks = [str(window_of_key(self.spec.time_windows, epsilon)) for epsilon in partitions]
         known = set(self.stack.client.backfills())
         words = ("-m", "dp_pipeline.cli", "backfill", self.spec.name, "--window", range_text(weeks))
         options = {"env": self.stack.shell, "cwd": self.stack.project.folder, "timeout": 300}
@@ -85,7 +85,7 @@ def test_killed_backfill_over_weeks_pays_for_every_week_once(tmp_path: Path, mon
     project.datasets.mkdir(parents=True)
     project.write_rows("stream.csv", rides())
     spec = project.declare("stream", STREAM, **CHANGES)
-    keys = [partition_key(spec.cut, week) for week in WEEKS]
+    keys = [partition_key(spec.time_windows, week) for week in WEEKS]
     # The first week is read, for the release of two weeks that ends with the second.
     assert project.launch(spec, *raw_stages(spec), partition=keys[0]).success
     with running_stack(project) as stack:

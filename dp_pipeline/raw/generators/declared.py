@@ -117,7 +117,7 @@ def _times(spec: DatasetSpec, rows: int, rng: np.random.Generator) -> pa.Array:
     """Return random times in the windows that a release of the newest closed window may read."""
     from dp_pipeline.config.windows import now
 
-    windows = spec.cut
+    windows = spec.time_windows
     closed = list(windows.closed(now()))[-max(1, spec.max_span) :] or [windows.first]
     start, end = windows.start(closed[0]), windows.end(closed[-1])
     seconds = np.floor(rng.uniform(start, end, rows))

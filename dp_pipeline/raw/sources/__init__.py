@@ -174,7 +174,10 @@ def _generate(spec: DatasetSpec) -> pa.Table:
         )
     options = dict(spec.source.options)
     if spec.window and spec.source.location in STREAMS:
-        options |= {"start": spec.cut.start(spec.window), "end": spec.cut.end(spec.window)}
+        options |= {
+            "start": spec.time_windows.start(spec.window),
+            "end": spec.time_windows.end(spec.window),
+        }
     table = GENERATORS[spec.source.location](**options)
     reading.check_names(spec, table.column_names)
     return table

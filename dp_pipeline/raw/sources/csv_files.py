@@ -57,7 +57,7 @@ def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
             f"character other than a quote or a line break, not {delimiter!r}"
         )
     for location, path in zip(source.locations, files, strict=True):
-        yield from _read_file(replace(spec, source=source.only(location)), path)
+        yield from _read_file(replace(spec, source=source.single_file(location)), path)
 
 
 def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
@@ -186,7 +186,7 @@ def unreadable_lines(spec: DatasetSpec) -> Counter[str]:
     It is for the data custodian alone."""
     reasons: Counter[str] = Counter()
     for location in spec.source.locations:
-        source, path = spec.source.only(location), Path(location)
+        source, path = spec.source.single_file(location), Path(location)
         names = strip_empty_names(csv_columns(path, source, line_is_row=True))
         reader = _RowReader(source, names, reading.declared_columns(spec))
         for lines in _row_lines(path, source):
@@ -204,7 +204,7 @@ def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
     """
     odd_texts = footers = 0
     for location in spec.source.locations:
-        source, last = spec.source.only(location), b""
+        source, last = spec.source.single_file(location), b""
         for lines in _row_lines(Path(location), source):
             odd_texts += sum(reading.decoded(line) is None for line in lines or [])
             last = lines[-1] if lines else last

@@ -129,7 +129,7 @@ def _read_groups(
 
 
 def _of_file(spec: DatasetSpec, path: Path) -> DatasetSpec:
-    return replace(spec, source=spec.source.only(str(path)))
+    return replace(spec, source=spec.source.single_file(str(path)))
 
 
 def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
