@@ -72,8 +72,8 @@ class AimLike(TableModel):
     measuring_share: Fraction = share(Fraction(9, 10))
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the most cells of all tables: those of the one-way marginals, and of a table in
-        every round."""
+        """Return the most cells of all measured tables together: of one-way marginals, and of one
+        table of ``clique_cells`` in each round."""
         sizes = domain.shape(self.modelled(domain))
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
@@ -145,9 +145,8 @@ class _State:
         return cls(growth, measured, fitted)
 
     def grown(self, names: Names) -> CliqueGrowth | None:
-        """Return the graph with edges added so that one clique holds all these attributes.
-
-        None if a clique would then exceed the limit of cells."""
+        """Return the graph with edges added between all these attributes, so that one clique holds
+        them; None if a clique would then exceed the limit of cells."""
         growth, pairs = self.growth, tuple(combinations(names, 2))
         for pair in pairs:
             growth = growth if pair in growth.edges else growth.with_edge(pair)
@@ -157,8 +156,13 @@ class _State:
 def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
-    """Return the attributes of the table whose error most exceeds the noise of measuring it,
-    chosen privately."""
+    """Choose privately the table whose error most exceeds the noise of measuring it; return its
+    attributes.
+
+    expected   attributes → counts that the model predicts
+    noise      expected |noise| of one cell, in rows
+    amount     ε or ρ of the choice
+    """
     gaps = {
         names: DependenceScore(np.rint(UNIT * table).astype(np.int64))
         for names, table in expected.items()

@@ -35,7 +35,7 @@ BYTES_A_CELL = 8 * 6
 
 
 def clique_cells(default: int) -> Any:
-    """Return the parameter field for the most cells of one measured table or clique."""
+    """Return the parameter field ``clique_cells``: the most cells of a measured table or clique."""
     return integer(default, at_least=4, at_most=1 << 24, measuring=True)
 
 
@@ -44,8 +44,8 @@ class ExpectedPairs:
     """The numbers of pairs of attributes that a release is expected to measure, from public facts
     alone.
 
-    measured   number of measured pairs if attributes do not depend on each other, depend as in most
-               data sets, or strongly
+    measured   three numbers of measured pairs: if attributes do not depend on each other, depend as
+               in most data sets, or strongly
     total      number of all pairs
     error      mean error of a pair, as a share of the rows (total variation), in most data sets
     """
@@ -56,7 +56,7 @@ class ExpectedPairs:
 
     @property
     def likely(self) -> int:
-        """The expected number if attributes depend on each other as in most data sets."""
+        """The number of measured pairs if attributes depend on each other as in most data sets."""
         return self.measured[len(self.measured) // 2]
 
 
@@ -81,11 +81,8 @@ class TableModel(Model):
         return self.attributes or domain.discrete
 
     def modelled(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes to measure, without those that follow from another one by a
-        constraint.
-
-        ``with_decided`` adds them again.
-        """
+        """Return the attributes to measure: the ``chosen`` ones but for those that follow from
+        another one by a constraint, which ``with_decided`` adds."""
         decided = {twin.name for twin in self._zeros(domain).without_twins()[1]}
         return tuple(name for name in self.chosen(domain) if name not in decided)
 
@@ -112,8 +109,12 @@ class TableModel(Model):
         *,
         groupings: Mapping[str, Grouping] | None = None,
     ) -> SyntheticTable:
-        """Return the released table: sampled codes of the modelled attributes, and the attributes
-        that follow from these by a constraint."""
+        """Return the table to release, with the attributes that follow from ``modelled`` ones.
+
+        codes           (rows, attributes) synthetic rows of the ``modelled`` attributes
+        cliques, links  junction tree by which they were drawn
+        groupings       attribute → groups of levels over which tables were measured
+        """
         names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
         table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
         return self.with_decided(table)
@@ -127,11 +128,11 @@ class TableModel(Model):
         *,
         rows: int | None = None,
     ) -> SyntheticTable:
-        """Return rows drawn along a junction tree of measured cliques.
+        """Return a table of rows drawn along a junction tree whose cliques were measured.
 
-        rows   their number where that is public; None: as many as the tables estimate
+        rows   number of rows of the source where it is public; None: the tables estimate it
 
-        With constraints, the distribution that keeps them is fitted to the tables.
+        With constraints, the distribution that keeps them is fitted to the tables instead.
         """
         domain = curator.domain
         sizes, zeros = self.sizes(domain), self.zeros(domain)
@@ -144,7 +145,7 @@ class TableModel(Model):
         return self.released_table(domain, rng, codes, measured, tree.cliques, tree.links)
 
     def with_decided(self, table: SyntheticTable) -> SyntheticTable:
-        """Return the table with the attributes that follow from measured ones by a constraint."""
+        """Return the table with those attributes added that follow from others by a constraint."""
         decided = self._zeros(table.domain).without_twins()[1]
         if not decided:
             return table
@@ -163,7 +164,8 @@ class TableModel(Model):
         )
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless attributes and constraints fit the model."""
+        """Raise DeclarationError unless the attributes are discrete, named once and not too large,
+        and the model keeps their constraints."""
         chosen, model = self.chosen(domain), type(self).__name__
         if not chosen:
             raise DeclarationError(
@@ -216,12 +218,15 @@ class TableModel(Model):
         rate: NoiseRate,  # noqa: ARG002
     ) -> ExpectedPairs | None:
         """Return the numbers of pairs that a release of so many rows should measure; None if the
-        model does not choose its tables by their expected error."""
+        model does not choose its tables by their expected error.
+
+        amount   ε or ρ of the release
+        rate     noise that an amount buys
+        """
         return None
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the most cells that all tables of this model can have together, by declarations
-        alone."""
+        """Return a bound, by declarations alone, on the cells of all measured tables together."""
         cap = getattr(self, "clique_cells", 0)
         sizes = domain.shape(self.chosen(domain))
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)

@@ -82,7 +82,8 @@ class DpKjig(Model):
     score_share: Fraction = share(Fraction(7, 10))
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless the label and the attributes fit a table of all classes."""
+        """Raise DeclarationError unless there are one label, other attributes with 1 to
+        ``MOST_BITS`` bits, and at most 2^22 counts by label and class."""
         if len(self.label) != 1:
             raise DeclarationError(
                 f"DpKjig needs one attribute as label, not {' '.join(self.label) or 'none'}: "
@@ -124,7 +125,8 @@ class DpKjig(Model):
         return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002
-        """Return the chosen bits and the large classes; spend exactly ``epsilon``."""
+        """Return the chosen bits, and noisy counts by label of the classes that are large enough to
+        be published; spend exactly ``epsilon``."""
         bits, remaining = self._choose_bits(curator, epsilon)
         classes = BitClasses(bits, curator.domain)
         view = _by_class(curator, classes)
@@ -142,7 +144,7 @@ class DpKjig(Model):
     def _choose_bits(
         self, curator: Curator, epsilon: Fraction
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        """Return the bits in the order in which they were chosen, and the ε that is left."""
+        """Choose up to m bits privately; return them in order, and the ε that is left."""
         domain = curator.domain
         candidates = declared_bits(domain, self.chosen(domain))
         steps = min(self.bits, len(candidates))

@@ -55,8 +55,8 @@ class Independent(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return the same marginals with less noise, each refined with its share of the added
-        amount."""
+        """Return a table from the same marginals with less noise, on each of which its share of the
+        curator's budget is spent."""
         amounts = self._amounts(curator.domain, curator.accountant.remaining)
         return self._sample(OneWays.of(curator.refine(amounts)), curator, rng)
 

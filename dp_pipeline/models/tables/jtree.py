@@ -94,10 +94,10 @@ class JTree(TableModel):
     def _draw_network(
         self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
     ) -> Network:
-        """Return the graph of dependent attributes, and the number of draws that were made.
+        """Draw edges privately; return the graph of dependent attributes, and the number of draws.
 
         units   number of protected units, as it is declared or was measured
-        price   ε of one draw
+        draws   most draws, each of which costs ``price``
         """
         # U of one attribute is 0 whatever its counts: what an edge has to be better than.
         no_edge = (next(iter(growth.sizes)),)
@@ -122,7 +122,7 @@ class JTree(TableModel):
         return Network(growth, draws)
 
     def _threshold(self, pair: Names, growth: CliqueGrowth, rows: float) -> int:
-        """Return the threshold of a pair's score, N·√(θ_ij/2) as in the class, in the score's
-        integer units."""
+        """Return what a pair's score must reach, N·√(θ_ij/2) as in the class, in the integer units
+        of scores; ``rows`` is N."""
         smaller = min(growth.sizes[name] for name in pair) - 1
         return clip_score(round(UNIT * rows * float(self.correlation) * sqrt(smaller) / 2))

@@ -117,9 +117,10 @@ class Mst(TableModel):
 def _draw_tree(
     session: ScoreSession, growth: CliqueGrowth, pairs: Sequence[Names], amount: Fraction
 ) -> list[Names]:
-    """Return the privately drawn edges of a spanning tree, or of a forest if no tree is possible.
+    """Draw a spanning tree privately, or a forest if no tree is possible; return its edges.
 
-    growth   the edges that constraints need; without any, all pairs fit
+    growth   graph with the edges that constraints need; without any, all ``pairs`` may be drawn
+    amount   ε or ρ of all draws of a tree
     """
     import networkx as nx
 

@@ -94,10 +94,10 @@ def candidate_families(
 ) -> tuple[Family, ...]:
     """Return the families that a network may add next: a new child with a maximal set of parents.
 
-    sizes       of all attributes, in declared order
+    sizes       number of levels of every attribute, in declared order
     parents     attributes that are in the network already
-    most_cells  of a family's table
-    most        families to return: all where there are no more, else random ones, equally per child
+    most_cells  most cells of a family's table
+    most        most families to return; of more, random ones are, for each child equally likely
 
     Families without a parent are left out. Nothing here depends on rows.
     """
@@ -158,9 +158,9 @@ def grow_network(
     """Grow a network by private choices; return the family of every attribute, parents first, and
     the number of paid steps.
 
-    sizes        of the attributes, in declared order
-    score_of     the score of a family's table
-    cells        most that a family's table has
+    sizes        number of levels of every attribute, in declared order
+    score_of     function from a family to the score by which its table is chosen
+    cells        most cells of a family's table
     candidates   most families to choose from at a step
     step_price   ε of one step, at most one fewer than there are attributes
 
@@ -249,8 +249,7 @@ class PrivBayes(TableModel):
         return self.score != "R"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return the guarantee of ε, restricted to benchmarks if the number of rows must be
-        public."""
+        """Return the guarantee of ε, on benchmarks alone if the number of rows must be public."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("dp", epsilon, f"score {self.score} needs a public number of rows")
@@ -295,8 +294,10 @@ class PrivBayes(TableModel):
         return self.released_table(curator.domain, rng, codes, measured, sets, overlap_links(sets))
 
     def _useful_cells(self, sizes: Sizes, signal: float) -> int:
-        """Return the most cells of a table whose rows stand out from noise; ``signal`` is N·ε2, of
-        N units at distance 1."""
+        """Return the most cells of a table whose rows stand out from noise.
+
+        signal   N·ε2 as in the class, N in protected units
+        """
         d = len(sizes)
         if max(sizes.values()) > 2:
             return int(min(self.clique_cells, signal / (self.usefulness * d)))

@@ -58,7 +58,7 @@ class Network:
 
 
 def pairs_of(names: Names) -> tuple[Names, ...]:
-    """Return all pairs of attributes, in order.
+    """Return all pairs of different attributes, in the order of ``names``.
 
     >>> pairs_of(("a", "b", "c"))
     (('a', 'b'), ('a', 'c'), ('b', 'c'))
@@ -78,9 +78,10 @@ def draw_count(kappa: Fraction, attributes: int) -> int:
 def high_pass(
     session: ScoreSession, thresholds: Mapping[Names, int], *, epsilon: Fraction
 ) -> tuple[Names, ...]:
-    """Return the pairs whose noisy score reaches its threshold (Algorithm 2, first half).
+    """Spend ε on the scores of all pairs; return the pairs whose noisy score reaches its threshold
+    (Algorithm 2, first half).
 
-    thresholds   of every candidate of the session, in its order and unit
+    thresholds   pair → threshold, for all pairs of the session in their order, in units of scores
 
     *Proof.* One unit moves the scores of all pairs at once, so the comparison is one measure
     of a vector with Δ1 = Σ Δ_i, and costs ε; the thresholds are public. ∎
@@ -96,8 +97,8 @@ def high_pass(
 def draw_network(
     session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
 ) -> Network:
-    """Return the network grown by edges with nearly the highest scores, one for each draw
-    (Algorithm 2, second half).
+    """Draw edges with nearly the highest scores privately; return the network that they make, and
+    the number of draws (Algorithm 2, second half).
 
     pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
             clique would change nothing
@@ -124,10 +125,10 @@ def draw_network(
 class _Structure:
     """A privately drawn network, with the parameters for measuring its tables.
 
-    epsilon      of the tables
-    most_cells   of a merged clique
-    one_ways     tables that were measured already
-    rows         the public number of rows, or None
+    epsilon      ε of the tables
+    most_cells   most cells of a clique that others are merged into
+    one_ways     one-way tables that were measured already
+    rows         number of rows where it is public, or None
     """
 
     growth: CliqueGrowth
@@ -205,8 +206,10 @@ class PrivHd(TableModel):
         return self.variant != "tuned"
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:
-        """Return the guarantee: ε, or the composed ε of the published variant over these
-        attributes."""
+        """Return the guarantee of ε, or for ``published`` of the larger ε that it spends on the
+        domain's attributes; all variants but ``tuned`` are for benchmarks alone.
+
+        BoundaryViolation for ``published`` without a domain."""
         if not self.needs_public_rows:
             return PrivacyGuarantee("dp", epsilon)
         if self.variant != "published":
@@ -239,7 +242,8 @@ class PrivHd(TableModel):
         return self.sample_tree(curator, rng, measured, tree, rows=structure.rows)
 
     def _tuned(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
-        """Return a network drawn by distances from independence, which need no number of rows."""
+        """Measure one-way tables and draw a network by distances from independence, for which the
+        number of rows need not be public."""
         prices = split(epsilon * self.one_way_share, root_weights(tuple(sizes.values())))
         one_ways = curator.tabulate(
             {(name,): price for name, price in zip(sizes, prices, strict=True)}
@@ -272,12 +276,14 @@ class PrivHd(TableModel):
         return NetworkPlan(Fraction(0), draws, structure_epsilon / max(1, draws), tables)
 
     def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
-        """Return the most cells of a useful clique, whose rows exceed the noise of about d
-        tables."""
+        """Return the most cells of a clique whose rows exceed the noise of about d tables.
+
+        signal   N̂·ε of all tables, N̂ in protected units
+        """
         return min(self.clique_cells, int(signal / (4 * len(sizes))))
 
     def _by_information(self, curator: Curator, sizes: Sizes, epsilon: Fraction) -> _Structure:
-        """Return a network drawn by mutual information, with the public number of rows."""
+        """Draw a network by mutual information, for which the number of rows is public."""
         rows, plan = curator.public_rows(), self._paper_plan(epsilon, len(sizes))
         growth, remaining = CliqueGrowth(sizes, self.clique_cells), plan.tables
         if plan.draws:

@@ -69,7 +69,7 @@ class PriView(TableModel):
                 )
 
     def views(self, domain: Domain) -> tuple[Names, ...]:
-        """Return the sets of attributes that are measured, known before the model runs."""
+        """Return the sets of attributes that ``fit`` measures, by declarations alone."""
         sizes = self.sizes(domain)
         if self.view_size is None:
             most_cells = min(self.view_cells, self.clique_cells)
@@ -79,7 +79,7 @@ class PriView(TableModel):
         )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the cells of all views together."""
+        """Return the number of cells of all views together."""
         sizes = self.sizes(domain)
         return sum(cell_count(view, sizes) for view in self.views(domain))
 
@@ -97,8 +97,8 @@ class PriView(TableModel):
         epsilon: Fraction,  # noqa: ARG002
         rng: Generator,
     ) -> SyntheticTable:
-        """Return the same views with less noise, each refined with an equal share of the added
-        amount."""
+        """Return a table from the same views with less noise, on each of which an equal share of
+        the curator's budget is spent."""
         views = self.views(curator.domain)
         amounts = dict.fromkeys(views, curator.accountant.remaining / len(views))
         return self._sample(curator.refine(amounts), curator, rng)
@@ -116,6 +116,6 @@ class PriView(TableModel):
         )
 
     def answer(self, table: SyntheticTable, attributes: Names) -> FloatArray:
-        """Return the marginal over some attributes that has maximum entropy given the released
-        views."""
+        """Return the marginal over some attributes, in rows, that has maximum entropy among those
+        that agree with the released views."""
         return max_entropy(attributes, view_tables(table.measured), self.sizes(table.domain))

@@ -59,13 +59,14 @@ class ThresholdFilter(TableModel):
             )
 
     def most_cells(self, domain: Domain) -> int:
-        """Return the cells that are retained at most, as a rule: one for each row that can be
-        drawn, and twice the expected empty cells."""
+        """Return how many cells are retained at most, as a rule: one for each row that can be
+        drawn, and twice the empty cells that reach the threshold on average."""
         cells = domain.cell_count(self.chosen(domain))
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return the large cells, and rows drawn from them; spend exactly ``epsilon``."""
+        """Return the noisy number of rows, and rows drawn from the cells that reach the threshold;
+        spend exactly ``epsilon``."""
         names = self.chosen(curator.domain)
         of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
         of_cells = epsilon * (1 - ROWS_SHARE)
