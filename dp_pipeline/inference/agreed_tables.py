@@ -9,17 +9,22 @@ from math import sqrt
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.inference.consistency import NoisyTable, agree_by_ripple, reconciled, variance_of
+from dp_pipeline.inference.consistency import (
+    NoisyTable,
+    agree_by_ripple,
+    reconcile_tables,
+    variance_of,
+)
 from dp_pipeline.results.measurement import marginal_of
 
 
 @dataclass(frozen=True, eq=False)
 class AgreedTables:
-    """Noisy tables of one release, adjusted until they agree with each other.
+    """Noisy tables of one release, adjusted until they nearly agree with each other.
 
     cells       attributes → cells ≥ 0, in rows, axes in the order of all attributes; no set of
                 attributes is inside another one
-    variances   attributes → of one cell, as it was measured, in squared rows
+    variances   attributes → variance of a cell's noise as measured, in squared rows
 
     >>> from dp_pipeline.inference.consistency import TableEstimate
     >>> tall = TableEstimate(("a", "b"), np.array([[9.0, 0.0], [1.0, -2.0]]), 1.0)
@@ -39,9 +44,9 @@ class AgreedTables:
         They are fitted by least squares, weighted by noise, and then by ``agree_by_ripple``. If
         that empties a table, every table gets equal cells of sum 1 instead.
 
-        measured   noisy tables, of which one has an attribute
+        measured   noisy tables, at least one of them over an attribute
         """
-        _, tables = reconciled(measured, sizes)
+        _, tables = reconcile_tables(measured, sizes)
         variances = {names: variance_of(names, measured) for names in tables}
         deviation = sqrt(min(variances.values()))
         tables = agree_by_ripple(tables, deviation=deviation, variances=variances)

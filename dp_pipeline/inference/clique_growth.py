@@ -71,8 +71,8 @@ class CliqueGrowth:
         return self.clique_pairs | pairs
 
     def _within_reach(self, index: int) -> Iterator[int]:
-        """Yield the positions of the attributes in no clique with attribute ``index`` whose edge to
-        it certainly fits, by cliques grown from its side."""
+        """Yield the positions of attributes, in no clique with attribute ``index``, whose edge to
+        it certainly keeps the cliques within the limit of cells."""
         one = 1 << index
         start = [clique for clique, members in enumerate(self._sets) if members & one]
         around, seen = 0, set(start)
@@ -104,7 +104,7 @@ class CliqueGrowth:
 
     @cached_property
     def _sets(self) -> tuple[int, ...]:
-        """Every clique as the bits of an integer."""
+        """Every clique as an integer whose set bits are the positions of its attributes."""
         places = {name: index for index, name in enumerate(self.sizes)}
         return tuple(sum(1 << places[name] for name in clique) for clique in self.cliques)
 

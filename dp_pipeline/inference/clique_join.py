@@ -43,9 +43,10 @@ def join_cliques(
 
     The root's cells are ∝ its table, then every clique's other attributes are drawn given its
     separator (Clique-Join: Zhang et al., J. Computer Research and Development 55(12), 2018).
-    A slice of nothing is replaced by the table's marginal over those attributes, that by equal
-    cells. Every number of rows is its expectation, rounded up or down without bias
-    (:func:`rounded_counts`), so tables of rows lie closer to ``tables`` than independent draws.
+    Where a slice of a table is all 0, its marginal over those attributes is used, and equal cells
+    where that is 0 too. Every number of rows is its expectation, rounded up or down without bias
+    (:func:`rounded_counts`), so tables of the rows lie closer to ``tables`` than those of
+    independent draws.
     BoundaryViolation for attributes of ``sizes`` that no clique has, or the reverse.
 
     >>> tree = JunctionTree((("a", "b"),), ())
@@ -147,9 +148,9 @@ def sample_network(
     network   every attribute of ``sizes`` once, after its parents
     sizes     levels of every attribute
 
-    In every cell of its parents a child is ∝ that slice of its table; a slice of nothing is
-    replaced by the table's marginal over the child, that by equal levels. Numbers of rows are
-    their expectations, rounded up or down without bias (``rounded_counts``).
+    In every cell of its parents a child is ∝ that slice of its table. Where the slice is all 0, the
+    table's marginal over the child is used, and equal levels where that is 0 too. Numbers of rows
+    are their expectations, rounded up or down without bias (``rounded_counts``).
     Source: PrivBayes (TODS 2017), §3, which draws every row by itself.
 
     >>> coin = Conditional("a", (), np.array([1.0, 1.0]))
@@ -170,8 +171,8 @@ def sample_network(
 
 
 def overlap_links(sets: Sequence[tuple[str, ...]]) -> tuple[tuple[int, int], ...]:
-    """Return links (parent, child), positions of ``sets``: every set but the first hangs below the
-    earlier set that shares most attributes with it, the first of several.
+    """Return links (parent, child), positions of ``sets``: the parent of every set but the first is
+    the earlier set that shares most attributes with it, on a tie the first.
 
     >>> overlap_links((("b", "a"), ("c", "b"), ("d", "b", "a")))
     ((0, 1), (0, 2))

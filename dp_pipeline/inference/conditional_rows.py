@@ -73,20 +73,21 @@ def sample_conditionally(
     columns = {name: np.zeros(rows, dtype=np.int64) for name in sorted(fixed - {*evidence})}
     for start in range(0, rows, step):
         part = slice(start, start + step)
-        batch = _batch(tree, factors, {name: codes[part] for name, codes in evidence.items()}, rng)
+        batch = _sample_batch(
+            tree, factors, {name: codes[part] for name, codes in evidence.items()}, rng
+        )
         for name, codes in columns.items():
             codes[part] = batch[name]
     return columns
 
 
-def _batch(
+def _sample_batch(
     tree: JunctionTree,
     conditionals: Mapping[int, FloatArray],
     evidence: Mapping[str, IntArray],
     rng: np.random.Generator,
 ) -> dict[str, IntArray]:
-    """Return attribute → codes of some rows, the given ones too: sums are passed up the tree, and
-    codes are drawn downwards.
+    """Return attribute → codes of a batch of rows, those of ``evidence`` included.
 
     conditionals   position of a clique → probabilities given its separator
     """
@@ -118,7 +119,8 @@ def _batch(
 def _draw_cells(
     weights: FloatArray, context: Sequence[IntArray], rng: np.random.Generator
 ) -> IntArray:
-    """Return a random cell of each row (n,), by its weights (n, cells).
+    """Return a random cell for each row (n,) by the row's weights (n, cells); where all of them are
+    0, cells are equally likely.
 
     context   codes (n,) that rows of like weights share, the most important last
 

@@ -114,8 +114,8 @@ def variance_of(names: Names, measured: Sequence[NoisyTable]) -> float:
 
 
 def average_tables(measured: Iterable[NoisyTable]) -> dict[Names, tuple[FloatArray, float]]:
-    """Return attributes → the inverse-variance mean of the tables over exactly these attributes,
-    and the variance of a cell of that mean."""
+    """Return attributes → (inverse-variance mean of the tables over exactly these attributes in
+    this order, variance of a cell of that mean)."""
     sums: dict[Names, FloatArray] = {}
     weights: dict[Names, float] = {}
     for noisy in measured:
@@ -125,7 +125,7 @@ def average_tables(measured: Iterable[NoisyTable]) -> dict[Names, tuple[FloatArr
     return {names: (sums[names] / weight, 1 / weight) for names, weight in weights.items()}
 
 
-def reconciled(
+def reconcile_tables(
     measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> tuple[float, dict[Names, FloatArray]]:
     """Return the estimated number of rows, and attributes → consistent cells of the measured tables
@@ -144,7 +144,7 @@ def reconciled(
 
     >>> pair = TableEstimate(("a", "b"), np.array([[4.0, 1.0], [1.0, 4.0]]), 1.0)
     >>> way = TableEstimate(("a",), np.array([9.0, 5.0]), 1.0)
-    >>> rows, tables = reconciled([pair, way], {"a": 2, "b": 2})
+    >>> rows, tables = reconcile_tables([pair, way], {"a": 2, "b": 2})
     >>> round(rows, 2), tables["a", "b"].sum(axis=1).round(2).tolist()
     (12.67, [7.67, 5.0])
     """
@@ -158,7 +158,7 @@ def reconciled(
         axes = [noisy.attributes.index(name) for name in names]
         table = noisy.table.transpose(axes).astype(np.float64)
         shapes[names] = table.shape
-        table = _reflected(table)
+        table = _reflect(table)
         for part, place, summed in _parts(names, sizes):
             weight = 1 / (noisy.variance * summed)
             sums[part] = sums.get(part, 0.0) + table[place] * (np.sqrt(summed) * weight)
@@ -171,11 +171,11 @@ def reconciled(
         table = np.zeros(shape)
         for part, place, summed in _parts(names, sizes):
             table[place] = sums[part] / (weights[part] * np.sqrt(summed))
-        tables[names] = _reflected(table)
+        tables[names] = _reflect(table)
     return float(sums[()] / weights[()]), tables
 
 
-def _reflected(table: FloatArray) -> FloatArray:
+def _reflect(table: FloatArray) -> FloatArray:
     """Return a table's coefficients in an orthonormal basis of every axis, or the table from these
     coefficients.
 
@@ -193,8 +193,8 @@ def _reflected(table: FloatArray) -> FloatArray:
 def _parts(
     names: Names, sizes: Mapping[str, int]
 ) -> Iterator[tuple[Names, tuple[slice | int, ...], int]]:
-    """Yield every subset of a table's attributes, the positions of its coefficients, and how many
-    cells of the table a cell of its marginal sums."""
+    """Yield (subset of a table's attributes, positions of its coefficients, number of the table's
+    cells in a cell of the subset's marginal), for every subset."""
     for is_in in product((False, True), repeat=len(names)):
         part = tuple(name for name, keep in zip(names, is_in, strict=True) if keep)
         place = tuple(slice(1, None) if keep else 0 for keep in is_in)

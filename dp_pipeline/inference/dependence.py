@@ -84,9 +84,10 @@ class Dependence:
         return _closure(best)
 
     def with_table(self, paths: FloatArray, places: Sequence[int]) -> FloatArray:
-        """Return the largest products along paths (d, d) with all pairs of one more table.
+        """Return the largest products of strengths along paths (d, d) that may also use all pairs
+        of one more table.
 
-        paths    those without the table, as of ``Dependence.paths``
+        paths    the products without the table, as ``Dependence.paths`` returns them
         places   positions of the table's attributes
         """
         cells = np.ix_(places, places)
@@ -99,9 +100,9 @@ class Dependence:
         return best
 
     def unexplained(self, paths: FloatArray) -> FloatArray:
-        """Return the rows of every pair's score that paths do not predict, (…, pairs).
+        """Return the part of every pair's score, in rows, that paths do not predict, (…, pairs).
 
-        paths   largest products of strengths, (…, d, d)
+        paths   largest products of strengths along paths, (…, d, d)
         """
         d = len(self.names)
         places = np.ravel_multi_index(np.triu_indices(d, 1), (d, d))
@@ -111,9 +112,9 @@ class Dependence:
         return np.asarray(self.scores.take(places) * np.maximum(0.0, 1 - part))
 
     @cached_property
-    def by_tree(self) -> dict[tuple[str, str], float]:
-        """The pairs with a strength outside the tree of the strongest pairs → the scores that this
-        tree predicts, in rows: ``most`` times the product of strengths along it."""
+    def predicted_by_tree(self) -> dict[tuple[str, str], float]:
+        """Pair → the score, in rows, that the tree of the strongest pairs predicts: ``most`` times
+        the product of strengths along it. Only the pairs with a strength outside the tree."""
         import networkx as nx
 
         graph = nx.from_numpy_array(self.strengths)
@@ -135,11 +136,11 @@ class Dependence:
         where they depend on each other otherwise or noise hides how.
         """
         # Without strengths there is no tree: a plan imports no library of graphs.
-        if not self.strengths.any() or len(self.by_tree) < FEWEST_OTHERS:
+        if not self.strengths.any() or len(self.predicted_by_tree) < FEWEST_OTHERS:
             return 0.5
         place = {name: place for place, name in enumerate(self.names)}
-        scores = [self.scores[place[a], place[b]] for a, b in self.by_tree]
-        (of_predicted, both), (_, of_scores) = np.cov(list(self.by_tree.values()), scores)
+        scores = [self.scores[place[a], place[b]] for a, b in self.predicted_by_tree]
+        (of_predicted, both), (_, of_scores) = np.cov(list(self.predicted_by_tree.values()), scores)
         if min(of_predicted, of_scores, both) <= 0:
             return 0.0
         return float(min(1.0, both**2 / (of_predicted**1.5 * of_scores**0.5)))

@@ -36,17 +36,18 @@ UNSEEN_DRIFT = 1.0
 % intervals hold for a count that fell by one deviation of its noise, and .93 with it."""
 
 
-def smoothed(
+def combine_with_earlier(
     now: FloatArray, variance: float, before: FloatArray, earlier: float, *, doubt: float = 0.0
 ) -> tuple[FloatArray, float]:
-    """Return current noisy numbers combined with earlier estimates of them, and the variance of
-    each combined number.
+    """Return current noisy numbers combined with earlier estimates of them, in their shape, and the
+    variance of each combined number.
 
-    now, before         noisy numbers of any one shape
-    variance, earlier   noise variance of each number now, and before
-    doubt               standard errors that are subtracted from the estimate of the drift
+    now, before         noisy numbers, now and before, of one shape
+    variance, earlier   noise variance of each number, now and before
+    doubt               standard errors that are subtracted from the estimate of the drift, which
+                        is the mean squared change of the true numbers
 
-    >>> still, spread = smoothed(np.array([1.0, -1.0]), 1.0, np.zeros(2), 1.0)
+    >>> still, spread = combine_with_earlier(np.array([1.0, -1.0]), 1.0, np.zeros(2), 1.0)
     >>> still.tolist(), spread
     ([0.5, -0.5], 0.5)
     """
@@ -61,7 +62,7 @@ def smoothed(
 class EarlierTree:
     """The numbers of rows in the leaves of an earlier tree, taken to be uniform in each leaf.
 
-    tree     the binary tree whose nodes the leaves are
+    tree     binary tree that has the leaves as nodes
     places   float (m + 1,) starts of the leaves and the end of the last one, counted in deepest
              nodes of the tree
     below    float (m + 1,) rows before each of these places
@@ -76,7 +77,7 @@ class EarlierTree:
         """Return the earlier tree whose leaves are the boxes of a released synopsis, where negative
         weights count as 0.
 
-        tree   binary tree whose nodes the boxes are
+        tree   binary tree that has the boxes as nodes
         box    declared interval of each column
         """
         low = np.array([axis_bounds.lower for axis_bounds in box])
@@ -129,8 +130,8 @@ class EarlierTree:
 
 
 def nonnegative_with_sum(values: FloatArray) -> FloatArray:
-    """Return the nearest numbers ≥ 0, in the same shape, whose sum is that of ``values``, at least
-    1."""
+    """Return the nearest numbers ≥ 0, in the same shape, whose sum is that of ``values``, or 1 if
+    that is more."""
     return project_to_simplex(values, max(1.0, float(values.sum())))
 
 
@@ -173,30 +174,32 @@ class EarlierTables:
             if int(np.prod(shape, dtype=np.int64)) != end - first:
                 return None
             deviation = float(tables[described]["deviation"][index])
-            measured.append(believed(names, counts[first:end].reshape(shape), deviation**2))
+            measured.append(
+                assume_gaussian_noise(names, counts[first:end].reshape(shape), deviation**2)
+            )
         return cls(tuple(measured), groupings)
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
         """Return the first table over exactly these attributes, in this order; None without one."""
         return next((table for table in self.measured if table.attributes == names), None)
 
-    def smoothed(self, now: NoisyMarginal) -> NoisyMarginal:
+    def combine_with(self, now: NoisyMarginal) -> NoisyMarginal:
         """Return a current table combined with the earlier one over the same attributes, rounded to
         integers; unchanged if there is none of its shape."""
         before = self.of_names(now.attributes)
         if before is None or before.table.shape != now.table.shape:
             return now
-        values, variance = smoothed(
+        values, variance = combine_with_earlier(
             now.table.astype(np.float64),
             now.variance,
             before.table.astype(np.float64),
             before.variance,
             doubt=-UNSEEN_DRIFT,
         )
-        return believed(now.attributes, np.rint(values).astype(np.int64), variance)
+        return assume_gaussian_noise(now.attributes, np.rint(values).astype(np.int64), variance)
 
 
-def believed(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
+def assume_gaussian_noise(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
     """Return a table as a marginal whose noise counts as Gaussian; no noise is added to it."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
 
@@ -257,11 +260,11 @@ class PublicTable:
         likely = counts + 0.5 / len(counts)
         return np.asarray((likely / likely.sum()).reshape(shape))
 
-    def with_margins(self, names: Names, margins: Mapping[str, FloatArray]) -> FloatArray:
-        """Return the shares of the cells over several attributes, fitted to other margins by
-        iterative proportional fitting, which keeps the dependence of the public rows.
+    def shares_with_margins(self, names: Names, margins: Mapping[str, FloatArray]) -> FloatArray:
+        """Return the shares of the cells over several attributes, with sum 1, fitted to these
+        margins by iterative proportional fitting, which keeps the dependence of the public rows.
 
-        margins   attribute → shares of the groups of its levels; of the levels where there are none
+        margins   attribute → shares of its groups of levels, or of its levels if they have none
         """
         shares = self.shares(names)
         for _ in range(ROUNDS):

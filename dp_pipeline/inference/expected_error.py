@@ -45,8 +45,8 @@ class TableInformation:
 
     @cached_property
     def attributes_held(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """The positions of each table and of each attribute that it has all levels of, among the
-        tables and the attributes of all sets, and the precision that it adds."""
+        """Three arrays, with an entry for each table and each attribute whose levels it has all:
+        flat positions in (c, tables) and in (c, d), and the precision that the table adds."""
         sets, tables, attributes = (self.precision > 0).nonzero()
         _, count, d = self.precision.shape
         precision = self.precision[sets, tables, attributes]
@@ -54,15 +54,15 @@ class TableInformation:
 
     @cached_property
     def pairs_held(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """The positions of each best table and of its pair, among the tables and the pairs of all
-        sets, and the squared noise in it."""
+        """Three arrays, with an entry for each pair that a table has: flat positions of the best
+        table in (c, tables) and of the pair in (c, pairs), and the squared noise in the pair."""
         sets, pairs = np.isfinite(self.noise).nonzero()
         tables = self.precision.shape[1] * sets + self.best_table[sets, pairs]
         return tables, self.noise.shape[1] * sets + pairs, self.noise[sets, pairs]
 
     @cached_property
-    def missed(self) -> FloatArray:
-        """The squared dependence of each pair that no table holds, 0 for the others (c, pairs)."""
+    def unmeasured_squares(self) -> FloatArray:
+        """The square of ``unexplained`` for each pair that no table has, else 0 (c, pairs)."""
         return np.where(np.isfinite(self.noise), 0.0, self.unexplained**2)
 
 
@@ -116,18 +116,20 @@ class ExpectedError:
         shares = self.minimise(self.information(tables), start, amount, STEPS)[1][0]
         return amount * shares[: len(tables)], amount * shares[len(tables) :]
 
-    def of(self, tables: Sequence[Names], amount: float, *, singles: bool = True) -> float:
+    def least_error(self, tables: Sequence[Names], amount: float, *, singles: bool = True) -> float:
         """Return the expected error of all pairs, in rows in L1, with these tables, when the amount
-        is divided among them in the best way.
+        is divided among tables and one-way marginals in the best way.
 
         singles   whether one-way marginals get any of it
         """
         start = self.start(tables, singles=singles)
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])
 
-    def of_pairs(self, order: IntArray, counts: Sequence[int], amount: float) -> FloatArray:
-        """Return, for each number of pairs in ``counts``, the expected error of all pairs when so
-        many first pairs of ``order`` are measured in one table each, (counts,).
+    def errors_by_pair_count(
+        self, order: IntArray, counts: Sequence[int], amount: float
+    ) -> FloatArray:
+        """Return the expected error of all pairs, in rows in L1, for each count in ``counts``
+        (counts,), when the first that many pairs of ``order`` are measured in a table each.
 
         order    positions of pairs
         """
@@ -235,8 +237,9 @@ class ExpectedError:
         parts = (1 - part) * of_tables / of_tables.sum(), part * of_singles / of_singles.sum()
         return np.concatenate(parts)[None]
 
-    def _squares(self, amounts: FloatArray) -> FloatArray:
-        """Return the squared mean absolute deviation of a cell, in the shape of the amounts."""
+    def _squared_noise(self, amounts: FloatArray) -> FloatArray:
+        """Return the squared mean |noise| of a cell of a table, in squared rows, for the amount
+        spent on it, in the shape of the amounts."""
         square = self.rate.distance**2
         return square / (pi * amounts) if self.rate.concentrated else square / amounts**2
 
@@ -245,8 +248,8 @@ class ExpectedError:
     ) -> _Remaining:
         count = shares.shape[1] - self._d
         amounts = np.maximum(shares * amount, TINY)
-        squares, paid = self._squares(amounts[:, :count]), self._paid + amounts[:, count:]
-        by_itself = 1 / (self.levels**2 * self._squares(paid))
+        squares, paid = self._squared_noise(amounts[:, :count]), self._paid + amounts[:, count:]
+        by_itself = 1 / (self.levels**2 * self._squared_noise(paid))
         tables, attributes, precision = information.attributes_held
         by_table = precision / squares.take(tables)
         added = np.bincount(attributes, by_table, by_itself.size)
@@ -256,7 +259,7 @@ class ExpectedError:
         errors = (1 / precision).take(self.first, axis=1) + (1 / precision).take(
             self.second, axis=1
         )
-        errors += information.missed
+        errors += information.unmeasured_squares
         errors.ravel()[pairs] += noise
         errors = np.sqrt(errors, out=errors)
         return _Remaining(amounts[:, :count], paid, by_itself, by_table, precision, noise, errors)
@@ -308,7 +311,7 @@ class ExpectedError:
 
 @dataclass(frozen=True, eq=False)
 class _Remaining:
-    """The errors that remain after c sets of tables are measured for some amounts.
+    """The expected errors that c sets of tables leave, given the amounts spent on them.
 
     amounts     (c, tables) amount of each table
     paid        (c, d) amount of each one-way marginal, earlier ones included

@@ -21,7 +21,7 @@ from dp_pipeline.inference.consistency import (
     average_tables,
     project_to_simplex,
     ratio,
-    reconciled,
+    reconcile_tables,
 )
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
@@ -76,8 +76,10 @@ class FittedTree:
         tree = JunctionTree.of(cliques, sizes)
         model = GraphicalModel(tree, sizes)
         measured = zeros.clear_forbidden_cells(measured)
-        ways, beside = OneWays.within(measured, sizes), zeros.potentials(model)
-        fitted = fit_tree(model, measured, start=ways.shares, beside=beside, iterations=iterations)
+        ways, potentials = OneWays.within(measured, sizes), zeros.potentials(model)
+        fitted = fit_tree(
+            model, measured, start=ways.shares, extra_potentials=potentials, iterations=iterations
+        )
         return cls(tree, model, tuple(fitted), ways.rows, zeros)
 
     def draw_codes(self, rows: int, rng: np.random.Generator) -> IntArray:
@@ -124,11 +126,10 @@ class FittedTree:
         return tables
 
     def _pairs_with(self, name: str) -> Iterator[tuple[str, FloatArray]]:
-        """Yield each other attribute, with its joint probabilities with this one, whose levels are
-        the first axis.
+        """Yield (other attribute, its joint probabilities with ``name``), the levels of ``name`` as
+        the first axis; an attribute may come more than once.
 
-        Tables are carried outwards from the cliques that have the attribute, the first of which
-        comes first."""
+        Tables are carried outwards from the cliques that have ``name``, in their order."""
         nodes = self.model.nodes
         holding = [index for index, node in enumerate(nodes) if name in node.names]
         stack = [(i, i, self.tables[i], nodes[i].names) for i in reversed(holding)]
@@ -184,11 +185,11 @@ class OneWays:
     def of(cls, measured: Sequence[NoisyMarginal], *others: NoisyMarginal) -> OneWays:
         """Return the one-way marginals that noisy tables of one attribute each estimate.
 
-        Their number of rows is that of ``estimated_rows`` with the totals of ``others``, and at
+        Their number of rows is that of ``estimate_rows`` with the totals of ``others``, and at
         least 1. Shares are the nearest counts ≥ 0 that add up to it. (Projecting to a sum of 1
         would leave the largest level alone.)
         """
-        rows = float(max(1, estimated_rows((*measured, *others))))
+        rows = float(max(1, estimate_rows((*measured, *others))))
         averages = average_tables(measured).items()
         means = {names[0]: project_to_simplex(mean, rows) for names, (mean, _) in averages}
         return cls(tuple(measured), rows, {n: mean / mean.sum() for n, mean in means.items()})
@@ -200,7 +201,7 @@ class OneWays:
 
         sizes   levels of every attribute, each of which is in a table
         """
-        rows, tables = reconciled(measured, sizes)
+        rows, tables = reconcile_tables(measured, sizes)
         rows = max(1.0, rows)
         shares = {}
         for name in sizes:
@@ -222,7 +223,7 @@ class OneWays:
         return estimates
 
 
-def estimated_rows(marginals: Sequence[NoisyMarginal]) -> int:
+def estimate_rows(marginals: Sequence[NoisyMarginal]) -> int:
     """Return an estimate of the number of rows, at least 0: the inverse-variance mean of the totals
     of noisy tables, rounded."""
     variances = np.array(
@@ -257,16 +258,16 @@ class FittedRows:
     paid: tuple[NoisyMarginal, ...] | None = None
     dependence: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
-    def table(
+    def draw_table(
         self,
         names: Names,
         domain: Domain,
         rng: np.random.Generator,
         rows_to_draw: Callable[[float], int],
     ) -> SyntheticTable:
-        """Return a synthetic table drawn from the distribution that fits these tables best.
+        """Return a synthetic table drawn from the distribution that fits the noisy tables best.
 
-        names          attributes of the table; those not in ``sizes`` have the code 0 in each row
+        names          attributes of the result; those not in ``sizes`` have the code 0 in each row
         rows_to_draw   from the estimated number of rows to the number to draw
         """
         ways = self.one_way_marginals
@@ -373,15 +374,15 @@ class FittedRows:
         model = GraphicalModel(tree, self._levels)
         start = {n: self.all_groupings[n].summed(ways.shares[n]) for n in self._levels}
         zeros = self.zeros.grouped(self.groupings)
-        tables, beside = self._all_tables, zeros.potentials(model)
-        fitted = fit_near_classes(tree, model, tables, start=start, beside=beside)
+        tables, potentials = self._all_tables, zeros.potentials(model)
+        fitted = fit_near_classes(tree, model, tables, start=start, extra_potentials=potentials)
         return FittedTree(tree, model, tuple(fitted), ways.rows, zeros)
 
     def _draw_by_network(
         self, rows: int, rng: np.random.Generator
     ) -> tuple[IntArray, tuple[Names, ...], tuple[tuple[int, int], ...]]:
-        """Return codes over groups of levels, drawn attribute by attribute so that all pairs fit
-        the tables, with the attributes of each table and links between tables."""
+        """Return (codes over groups of levels, drawn attribute by attribute so that all pairs fit
+        the tables; attributes of each table; links between positions of tables)."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
         paired = PairedRows(AgreedTables.of(self._all_tables, levels), levels, zeros)
         codes = zeros.draw_valid_rows(

@@ -73,7 +73,7 @@ class GraphicalModel:
         """Return a table of zeros for each node: log-potentials of the uniform distribution."""
         return [np.zeros(node.shape) for node in self.nodes]
 
-    def home(self, attributes: Names) -> int:
+    def smallest_node_with(self, attributes: Names) -> int:
         """Return the position of the node with the fewest cells that has these attributes;
         ValueError if no node has them."""
         holding = (i for i, node in enumerate(self.nodes) if set(attributes) <= set(node.names))
@@ -100,7 +100,7 @@ class GraphicalModel:
                 tables[node.parent] += (np.log(total) + largest).reshape(node.spread)
         for index, node in enumerate(self.nodes):
             if node.parent is not None:
-                above = _summed(tables[node.parent], node.summed).reshape(-1, 1)
+                above = _sum_axes(tables[node.parent], node.summed).reshape(-1, 1)
                 flat = tables[index].reshape(node.split)
                 flat *= above
         return tables, log_total
@@ -128,7 +128,7 @@ def _largest(rows: FloatArray) -> FloatArray:
     return largest
 
 
-def _summed(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
+def _sum_axes(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
     """Return the table summed over these ascending axes, one at a time."""
     for before, axis in enumerate(axes):
         table = _sum_axis(table, axis - before)
@@ -175,14 +175,14 @@ class _Stage:
     node     position in the model's nodes
     shape    shape of the node with its groups as axes
     summed   groups that are summed
-    kept     shape of the sum, which broadcasts over the groups
+    spread   shape in which the sum broadcasts over the groups
     columns  columns of the matrix, one for each cell of the sum
     """
 
     node: int
     shape: tuple[int, ...]
     summed: tuple[int, ...]
-    kept: tuple[int, ...]
+    spread: tuple[int, ...]
     columns: slice
 
 
@@ -213,7 +213,7 @@ class Projection:
         # (position of a node, groups of its axes that are not summed) → positions of tables
         places_of: dict[tuple[int, tuple[int, ...]], list[int]] = {}
         for place, names in enumerate(tables):
-            index = model.home(names)
+            index = model.smallest_node_with(names)
             axes = {model.nodes[index].names.index(name) for name in names}
             needed = tuple(g for g, group in enumerate(groups_of[index]) if axes & set(group))
             places_of.setdefault((index, needed), []).append(place)
@@ -263,7 +263,9 @@ class Projection:
         """
         cliques, sums = self._model.zeros(), self._transpose @ cells
         for stage in self._stages:
-            cliques[stage.node].reshape(stage.shape)[...] += sums[stage.columns].reshape(stage.kept)
+            cliques[stage.node].reshape(stage.shape)[...] += sums[stage.columns].reshape(
+                stage.spread
+            )
         return cliques
 
 

@@ -102,7 +102,7 @@ def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
 
 
 def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray:
-    """Return the initial degree to which every row belongs to every class, (rows, classes)."""
+    """Return the initial memberships (rows, classes): 1 for a row's class, 0 for the others."""
     rows = has.shape[0]
     scale = 1 / np.sqrt(np.maximum(shares, 1 / rows))
     along = _first_component(has, shares, scale)
@@ -162,7 +162,7 @@ def fit_near_classes(
     measured: Sequence[NoisyTable],
     *,
     start: Mapping[str, FloatArray],
-    beside: Sequence[FloatArray],
+    extra_potentials: Sequence[FloatArray],
 ) -> list[FloatArray]:
     """Return the probabilities of each clique's cells, one table for each node of the model, that
     fit noisy tables best, near to latent classes where these have most of the tables' dependence.
@@ -176,24 +176,24 @@ def fit_near_classes(
     may_help = any(len(names) > 1 for names in tables) and set(model.sizes) not in tables
     if may_help:
         fit = TreeFit.of(model, measured, start)
-        first = fit.run(beside, iterations=FIRST_STEPS)
+        first = fit.run(extra_potentials, iterations=FIRST_STEPS)
         # Always drawn alike: the fit must not depend on the seed of the rows that are released.
         rng = np.random.default_rng(0)
         codes = join_cliques(tree, model.by_clique(first), ROWS, rng, model.sizes)
         classes = LatentClasses.of(codes, model.sizes)
-        if missed(classes, fit) <= MOST_MISSED:
+        if missed_dependence_share(classes, fit) <= MOST_MISSED:
             near = _potentials(model, classes, start)
-            if beside:
-                near = [table + extra for table, extra in zip(near, beside, strict=True)]
+            if extra_potentials:
+                near = [table + extra for table, extra in zip(near, extra_potentials, strict=True)]
             # The plainest weight: a nat away from classes counts as one deviation of noise.
             return fit.run(near, entropy=1.0)
-        return fit.run(beside)
-    return fit_tree(model, measured, start=start, beside=beside)
+        return fit.run(extra_potentials)
+    return fit_tree(model, measured, start=start, extra_potentials=extra_potentials)
 
 
-def missed(classes: LatentClasses, fit: TreeFit) -> float:
-    """Return the share of the tables' dependence beyond noise that the classes miss; below 0 where
-    they fit within noise, and 1 without any dependence."""
+def missed_dependence_share(classes: LatentClasses, fit: TreeFit) -> float:
+    """Return the share of the tables' dependence beyond noise that the classes miss; at most 0
+    where they fit within noise, and 1 if the tables have no dependence."""
     by_none = LatentClasses(np.ones(1), {n: shares[:, None] for n, shares in fit.start.items()})
     beyond = [
         sum(

@@ -65,16 +65,19 @@ def _outer(margins: FloatArray) -> FloatArray:
     return np.asarray(margins[:, :, None] * margins[:, None, :])
 
 
-def _posterior_mean(away: FloatArray, noise: FloatArray, numbers: Sequence[int]) -> FloatArray:
-    """Return the posterior mean of cells (c, cells) given noisy ones, over all priors."""
+def _posterior_mean(
+    away: FloatArray, variances: FloatArray, pairs_a_unit: Sequence[int]
+) -> FloatArray:
+    """Return the posterior mean (c, cells) of scaled differences from independence, over all
+    priors, given noisy differences with these variances."""
     logs, means = [], []
-    places, pairs = np.arange(len(numbers)), np.array(numbers) / numbers[0]
+    places, pairs = np.arange(len(pairs_a_unit)), np.array(pairs_a_unit) / pairs_a_unit[0]
     for distance, fall, correlation in product(DISTANCES, FALLS, CORRELATIONS):
         # The covariance (c, c) of one cell between tables of the c sizes.
         deviations = distance * pairs**-fall
         correlations = correlation ** np.abs(places[:, None] - places)
         prior = np.outer(deviations, deviations) * correlations
-        both = prior + np.eye(len(prior)) * noise.T[:, :, None]
+        both = prior + np.eye(len(prior)) * variances.T[:, :, None]
         solved = np.linalg.solve(both, away.T[:, :, None])[..., 0]
         logs.append(-((solved * away.T).sum() + np.linalg.slogdet(both)[1].sum()) / 2)
         means.append(prior @ solved.T)

@@ -19,11 +19,12 @@ def complete_attributes(
     measured   noisy tables; those over groups of an attribute's levels do not count for it
     sizes      attribute → number of its levels
 
-    Of d attributes, those m are above noise for which noise alone has so many rows with a chance of
-    at most m/d, by Chernoff's bound; of such m the largest. Of Gaussian noise that is √(2 ln(d/m))
-    deviations: where many attributes have missing values, few are enough (Abramovich, Benjamini,
-    Donoho, Johnstone, Annals of Statistics 34, 2006). If the others together have more rows than
-    noise, none is returned; nor is an attribute that no table has.
+    The m attributes whose last levels stand out most have more rows than noise, for the largest m
+    such that noise alone would reach each of them with a chance of at most m/d, by Chernoff's bound
+    and for d attributes. With Gaussian noise that is √(2 ln(d/m)) deviations: where many attributes
+    have missing values, few are enough (Abramovich, Benjamini, Donoho, Johnstone, Annals of
+    Statistics 34, 2006). The others are returned, but none if together they have more rows than
+    noise, and no attribute that no table has.
 
     >>> import numpy as np
     >>> from fractions import Fraction

@@ -94,7 +94,7 @@ class NoisyScores:
         means   means of the priors, in rows
         power   exponent of each prior's likelihood: below 1 where pairs share noise
         """
-        results = [self.integrate(self.exponential(mean)) for mean in means]
+        results = [self.integrate(self.exponential_prior(mean)) for mean in means]
         evidence = np.array([log_evidence.sum() for _, log_evidence in results])
         chances = np.exp(power * (evidence - evidence.max()))
         likely = sum(c * moments for c, (moments, _) in zip(chances.tolist(), results, strict=True))
@@ -113,8 +113,11 @@ class NoisyScores:
         return likely, float(evidence.sum() - np.log(len(widths)))
 
     @staticmethod
-    def exponential(mean: float) -> Callable[[FloatArray], FloatArray]:
-        """Return the log-density, a function of dependences in rows, of an exponential prior."""
+    def exponential_prior(mean: float) -> Callable[[FloatArray], FloatArray]:
+        """Return the log-density of an exponential prior, as a function of dependences in rows.
+
+        mean   of the prior, in rows
+        """
         return lambda scores: -scores / mean - np.log(mean)
 
     @staticmethod

@@ -18,13 +18,13 @@ SHRINK = 0.25
 class Sparsity:
     """The rule by which small counts among siblings are taken for empty.
 
-    one    standard deviations of its noise above which a child's count certainly has rows
-    rest   standard deviations that the sum of the other children must pass, beside such a child, or
-           else they count as empty
+    certain    standard deviations of its noise above which a child's count certainly has rows
+    siblings   standard deviations that the sum of the other children must exceed where a child is
+               certain, or else they count as empty
     """
 
-    one: float
-    rest: float
+    certain: float
+    siblings: float
 
 
 class NoisyTree:
@@ -140,11 +140,11 @@ class _Estimates:
             part = np.where(total > 0, np.maximum(0.0, 1 - SHRINK * noise / total), 0.0)
         shares = (counts / fan)[:, None] + part[:, None] * away
         if sparsity is not None:
-            certain = values > sparsity.one * np.sqrt(variance)
+            certain = values > sparsity.certain * np.sqrt(variance)
             rest = np.where(certain, 0.0, values).sum(axis=1)
             of_rest = np.sqrt(np.where(certain, 0.0, variance).sum(axis=1))
             # Children beside a certain one whose sum is no more than noise look empty.
-            empty = certain.any(axis=1) & (rest <= sparsity.rest * of_rest)
+            empty = certain.any(axis=1) & (rest <= sparsity.siblings * of_rest)
             shares[empty[:, None] & ~certain] = -np.inf
         return project_rows(shares, counts)
 
@@ -200,8 +200,8 @@ def find_far_leaves(
 
 
 def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
-    """Return the first leaf, by ascending ``order``, up to which leaves certainly hold rows; None
-    without one."""
+    """Return the position of the first leaf, by ascending ``order``, up to which leaves certainly
+    hold rows; None without one."""
     passed = np.argsort(order, kind="stable")
     together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))
     is_sure = together | (values[passed] > CERTAIN * np.sqrt(variance[passed] / 2))

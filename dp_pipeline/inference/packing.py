@@ -9,7 +9,7 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.results.measurement import NoiseRate
 
 
-def packed_tables(
+def pack_tables(
     sizes: Mapping[str, int], *, rate: NoiseRate, most_cells: int, weights: FloatArray | None = None
 ) -> tuple[Names, ...]:
     """Return a partition of the attributes into tables, each with its names in the order of
@@ -25,7 +25,7 @@ def packed_tables(
     has √(|C|·|i|) deviations of one cell, and tables share an amount.
 
     >>> rate = NoiseRate(concentrated=False, distance=1)
-    >>> packed_tables({"a": 2, "b": 2, "c": 9}, rate=rate, most_cells=99)
+    >>> pack_tables({"a": 2, "b": 2, "c": 9}, rate=rate, most_cells=99)
     (('a', 'b'), ('c',))
     """
     place = {name: place for place, name in enumerate(sizes)}

@@ -39,10 +39,11 @@ class SyntheticUnits:
 
 @dataclass(frozen=True)
 class PairGoal:
-    """The counts of the pairs of parts that units of one size should have.
+    """The counts that the pairs of parts in units of one size should have, for one attribute.
 
-    counts     float (k, k): of successive parts, or of a set each pair in both orders
-    variance   of the noise in a cell of the table that they are from
+    counts     float (k, k), by the codes of both parts: of successive parts in order, else of all
+               pairs, each in both orders
+    variance   of the noise in a cell of the table that the counts are from
     """
 
     counts: FloatArray
@@ -194,7 +195,11 @@ class _Search:
         return np.where(is_later, partners, own), np.where(is_later, own, partners)
 
     def _change(self, chosen: IntArray, positions: IntArray) -> FloatArray:
-        """Return how much each swap changes the weighted sum of squared residuals (b,)."""
+        """Return how much each of b swaps changes the weighted sum of squared residuals (b,).
+
+        chosen      (2, b) positions of the two units
+        positions   (2, b) of the part in each unit
+        """
         change = np.zeros(chosen.shape[1])
         for name, (residuals, weight) in self.of_pairs.items():
             own, partners, is_pair = self._cells(name, chosen, positions)

@@ -84,8 +84,8 @@ class PairedRows:
         rows_of_levels, remaining = np.zeros(chances.shape, dtype=np.int64), drawn.rows.copy()
         for level in range(chances.shape[1] - 1):
             start = ratio(chances[:, level], chances[:, level:].sum(axis=1))
-            chance = fitted_chances(start, features, remaining, targets[level], doubt)
-            rows_of_levels[:, level] = _in_turn(remaining * chance, remaining, rng)
+            chance = fit_chances(start, features, remaining, targets[level], doubt)
+            rows_of_levels[:, level] = _round_in_turn(remaining * chance, remaining, rng)
             remaining = remaining - rows_of_levels[:, level]
         rows_of_levels[:, -1] = remaining
         return rows_of_levels
@@ -162,7 +162,7 @@ class _RowKinds:
         return _RowKinds((*self.names, name), codes, rows_of_levels[kinds, levels])
 
 
-def _in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:
+def _round_in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:
     """Return random integers, at most ``most``, whose cumulative sums are the expected ones,
     rounded without bias.
 
@@ -181,7 +181,7 @@ ENOUGH = 1e-4
 length of a step."""
 
 
-def fitted_chances(
+def fit_chances(
     start: FloatArray, features: FloatArray, rows: IntArray, targets: FloatArray, doubt: FloatArray
 ) -> FloatArray:
     """Return the probability of an event in each group of rows (g,), with sums of features near
@@ -198,7 +198,7 @@ def fitted_chances(
 
     >>> start, features = np.array([0.5, 0.5]), np.array([[1.0, 0.0], [1.0, 1.0]])
     >>> rows, targets, doubt = np.array([50, 50]), np.array([50.0, 40.0]), np.array([1e-3, 1e-3])
-    >>> fitted_chances(start, features, rows, targets, doubt).round(2).tolist()
+    >>> fit_chances(start, features, rows, targets, doubt).round(2).tolist()
     [0.2, 0.8]
     """
     free = (start > 0) & (start < 1) & (rows > 0)

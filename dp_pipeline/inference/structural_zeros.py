@@ -68,7 +68,7 @@ class StructuralZeros:
         Every constraint must be inside a clique of the model."""
         tables = model.zeros()
         for entry in self.allowed:
-            index = model.home(entry.names)
+            index = model.smallest_node_with(entry.names)
             mask = spread(entry.mask, entry.names, model.nodes[index].names)
             tables[index] += np.where(mask, 0.0, NOTHING)
         return tables
@@ -104,8 +104,8 @@ class StructuralZeros:
         return tuple(tables)
 
     def _within(self, names: Names) -> list[AllowedCells]:
-        """Return what the constraints imply for these attributes alone, without what allows all
-        their cells."""
+        """Return the projections of the constraints onto these attributes, without those that
+        allow every cell."""
         masks = []
         for entry in self.allowed:
             inside = tuple(name for name in entry.names if name in names)
@@ -133,7 +133,7 @@ class StructuralZeros:
     def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
         """Return the constraints over groups of levels, where constraints treat the levels of each
         group alike."""
-        return StructuralZeros(tuple(_grouped(entry, groupings) for entry in self.allowed))
+        return StructuralZeros(tuple(_group_levels(entry, groupings) for entry in self.allowed))
 
     def predict_shares(
         self, pair: tuple[str, str], left: FloatArray, right: FloatArray
@@ -173,7 +173,7 @@ class StructuralZeros:
         """Return the number of cells of the largest of ``cliques``; 1 without constraints."""
         return max((cell_count(clique, sizes) for clique in self.cliques(sizes)), default=1)
 
-    def leave_nothing(self, sizes: Mapping[str, int]) -> bool:
+    def is_contradictory(self, sizes: Mapping[str, int]) -> bool:
         """Return whether the constraints together allow no row at all."""
         if not self.allowed:
             return False
@@ -181,14 +181,14 @@ class StructuralZeros:
         return model.marginals(self.potentials(model))[1] < NOTHING / 2
 
     def without_twins(self) -> tuple[StructuralZeros, tuple[Twin, ...]]:
-        """Return the constraints without attributes that repeat another one, and those attributes
-        in the order in which they can be put back."""
+        """Return (the constraints without attributes that repeat another one, those attributes in
+        the order in which they can be put back)."""
         entries, twins = self.allowed, tuple[Twin, ...]()
         while entry := next((entry for entry in entries if entry.twin is not None), None):
             assert entry.twin is not None
             twin = Twin(entry.names[1], entry.names[0], entry.twin)
-            renamed = [_renamed(other, twin) for other in entries if other is not entry]
-            entries, twins = _merged(renamed), (twin, *twins)
+            renamed = [_replace_twin(other, twin) for other in entries if other is not entry]
+            entries, twins = _merge_constraints(renamed), (twin, *twins)
         return StructuralZeros(entries), twins
 
 
@@ -207,7 +207,7 @@ class Twin:
     levels: IntArray
 
 
-def _grouped(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
+def _group_levels(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
     """Return a constraint over groups, which allows a group if it allows its first level."""
     mask = entry.mask
     for axis, name in enumerate(entry.names):
@@ -217,7 +217,7 @@ def _grouped(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedC
     return replace(entry, mask=mask)
 
 
-def _renamed(entry: AllowedCells, twin: Twin) -> AllowedCells:
+def _replace_twin(entry: AllowedCells, twin: Twin) -> AllowedCells:
     """Return a constraint about a twin attribute as one about the other attribute."""
     names = entry.names
     if twin.name not in names:
@@ -231,7 +231,7 @@ def _renamed(entry: AllowedCells, twin: Twin) -> AllowedCells:
     return AllowedCells((*(n for n in names if n not in (twin.name, twin.other)), twin.other), mask)
 
 
-def _merged(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
+def _merge_constraints(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
     """Return one constraint for each set of attributes, without those that allow everything."""
     merged: dict[frozenset[str], AllowedCells] = {}
     for entry in entries:

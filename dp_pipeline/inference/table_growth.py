@@ -125,7 +125,8 @@ class TableGrowth:
         return sorted(small, key=rank)[:FIRST_PAIRS]
 
     def _unions(self, tables: Sequence[Names], place: int) -> list[Names]:
-        """Return the unions, small enough, of a table with each overlapping one and attribute."""
+        """Return the unions of the table at ``place`` with each table that overlaps it and with
+        each attribute, sorted, if they have at most ``MAX_TABLE_CELLS`` cells."""
         table = tables[place]
         partners = (*tables, *((name,) for name in self.error.sizes))
         unions = {
@@ -140,7 +141,7 @@ class TableGrowth:
         gains: dict[Names, float] = {}
         for start in range(0, len(candidates), BATCH):
             batch = candidates[start : start + BATCH]
-            trial = self._try(choice, batch)
+            trial = self._try_candidates(choice, batch)
             errors, _ = self.error.minimise(
                 trial.information, trial.shares, self.amount, TRIAL_STEPS
             )
@@ -149,7 +150,7 @@ class TableGrowth:
         return gains
 
     def _choose(self, choice: _Choice, table: Names) -> _Choice:
-        trial = self._try(choice, [table])
+        trial = self._try_candidates(choice, [table])
         errors, shares = self.error.minimise(trial.information, trial.shares, self.amount, STEPS)
         retained = np.append(~trial.inside[0], True)
         return _Choice(
@@ -161,8 +162,8 @@ class TableGrowth:
             float(errors[0]),
         )
 
-    def _try(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
-        """Return the result of adding each candidate, alone, as the last table."""
+    def _try_candidates(self, choice: _Choice, candidates: Sequence[Names]) -> _Trial:
+        """Return the results of adding each candidate alone, as the last table of the choice."""
         count, most = len(candidates), len(choice.tables)
         tables = [set(table) for table in choice.tables]
         inside = np.array(
@@ -250,8 +251,11 @@ class _Choice:
 class _Trial:
     """The results of adding each of c candidates to a choice.
 
-    noise    (c, pairs) squared noise of the candidate in each pair
-    inside   (c, tables) whether the candidate takes the place of a table
+    information   of the tables with each candidate as the last one
+    noise         (c, pairs) squared noise of the candidate in each pair
+    shares        (c, tables + 1 + d) of the amount, from which the steps begin
+    inside        (c, tables) whether a table is inside the candidate, which takes its place
+    paths         (c, d, d) largest products of strengths along paths of measured pairs
     """
 
     information: TableInformation

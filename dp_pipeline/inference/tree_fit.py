@@ -10,7 +10,7 @@ from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.consistency import (
     NoisyTable,
     project_to_simplex,
-    reconciled,
+    reconcile_tables,
     spread,
     variance_of,
 )
@@ -46,18 +46,18 @@ def fit_tree(
     measured: Sequence[NoisyTable],
     *,
     start: Mapping[str, FloatArray],
-    beside: Sequence[FloatArray] = (),
+    extra_potentials: Sequence[FloatArray] = (),
     entropy: float = ENTROPY,
     iterations: int = ITERATIONS,
 ) -> list[FloatArray]:
     """Return the probabilities of each clique's cells, one table for each node of the model, that
     fit noisy tables best.
 
-    measured     noisy tables, each inside one clique of the model
-    start        attribute → shares of its levels; without tables the fit is their product
-    beside       log-potentials that are added to those of the product, one table a node
-    entropy      weight of the entropy
-    iterations   most steps of L-BFGS-B
+    measured           noisy tables, each inside one clique of the model
+    start              attribute → shares of its levels; without tables the fit is their product
+    extra_potentials   log-potentials that are added to those of the product, one table a node
+    entropy            weight of the entropy
+    iterations         most steps of L-BFGS-B
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
@@ -82,8 +82,8 @@ def fit_tree(
     [0.75, 0.25]
     """
     if measured:
-        return TreeFit.of(model, measured, start).run(beside, entropy, iterations)
-    return model.marginals(product_potentials(model, start, beside))[0]
+        return TreeFit.of(model, measured, start).run(extra_potentials, entropy, iterations)
+    return model.marginals(product_potentials(model, start, extra_potentials))[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ class TreeFit:
 
     rows       number of rows, at least 1
     tables     attributes → reconciled table; none is inside another one
-    variances  attributes → variance of a cell, of these tables and then of their ``inside``
-    inside     attributes → marginal of the tables that was also measured by itself
+    variances  attributes → variance of a cell, first for ``tables``, then for ``inside``
+    inside     attributes → marginal of a reconciled table that was also measured by itself
     """
 
     model: GraphicalModel
@@ -110,8 +110,8 @@ class TreeFit:
     ) -> "TreeFit":
         """Return the fit to one or more tables; parameters are those of ``fit_tree``."""
         sizes = {name: model.sizes[name] for name in start}
-        rows, tables = reconciled(measured, sizes)
-        inside = _inside(tables, measured, sizes)
+        rows, tables = reconcile_tables(measured, sizes)
+        inside = _inner_marginals(tables, measured, sizes)
         variances = {names: variance_of(names, measured) for names in (*tables, *inside)}
         return cls(model, start, max(1.0, rows), tables, variances, inside)
 
@@ -120,13 +120,17 @@ class TreeFit:
         return Projection(self.model, list(self.variances))
 
     def run(
-        self, beside: Sequence[FloatArray], entropy: float = ENTROPY, iterations: int = ITERATIONS
+        self,
+        extra_potentials: Sequence[FloatArray],
+        entropy: float = ENTROPY,
+        iterations: int = ITERATIONS,
     ) -> list[FloatArray]:
-        """Return what ``fit_tree`` does for these parameters."""
+        """Return the probabilities of the cells of each node; parameters are those of
+        ``fit_tree``."""
         from scipy.optimize import minimize
 
         is_alone = len(self.model.nodes) == len(self.variances) == 1
-        if is_alone and not any(table.any() for table in beside):
+        if is_alone and not any(table.any() for table in extra_potentials):
             ((names, table),) = self.tables.items()
             if len(names) == len(self.start):
                 counts = project_to_simplex(table, self.rows)
@@ -137,7 +141,7 @@ class TreeFit:
         tables = [*self.tables.values(), *self.inside.values()]
         target = np.concatenate([table.ravel() for table in tables]) / self.rows
         variances = np.repeat(list(self.variances.values()), [table.size for table in tables])
-        base = product_potentials(self.model, self.start, beside)
+        base = product_potentials(self.model, self.start, extra_potentials)
         penalty = weight * (variances / self.rows**2)
         dual = _Dual(self.model, base, self._projection, target, penalty)
         # How steep the dual is, is between the share of a cell and what the entropy adds: a third
@@ -229,10 +233,10 @@ class _Dual:
         return theta
 
 
-def _inside(
+def _inner_marginals(
     tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
 ) -> dict[Names, FloatArray]:
-    """Return the marginals of the reconciled tables that were also measured by themselves."""
+    """Return attributes → marginal of a reconciled table that was also measured by itself."""
     marginals: dict[Names, FloatArray] = {}
     for table in measured:
         names = tuple(name for name in sizes if name in table.attributes)
@@ -243,18 +247,20 @@ def _inside(
 
 
 def product_potentials(
-    model: GraphicalModel, start: Mapping[str, FloatArray], beside: Sequence[FloatArray] = ()
+    model: GraphicalModel,
+    start: Mapping[str, FloatArray],
+    extra_potentials: Sequence[FloatArray] = (),
 ) -> list[FloatArray]:
     """Return log-potentials, one table for each node, of independent attributes.
 
-    start    attribute → shares of its levels, which are raised to ``SMALLEST_SHARE``
-    beside   log-potentials that are added to them
+    start              attribute → shares of its levels, which are raised to ``SMALLEST_SHARE``
+    extra_potentials   log-potentials that are added to them
     """
     potentials = model.zeros()
     for name, shares in start.items():
-        index = model.home((name,))
+        index = model.smallest_node_with((name,))
         logs = np.log(np.maximum(shares, SMALLEST_SHARE))
         potentials[index] += spread(logs, (name,), model.nodes[index].names)
-    if beside:
-        return [table + extra for table, extra in zip(potentials, beside, strict=True)]
+    if extra_potentials:
+        return [table + extra for table, extra in zip(potentials, extra_potentials, strict=True)]
     return potentials

@@ -136,7 +136,8 @@ def view_network(
 
 
 def _dependence(views: Mapping[Names, FloatArray], names: Names) -> FloatArray:
-    """Return half the L1 distance of each pair from independence, in rows (d, d); 0 in no view."""
+    """Return half the L1 distance of each pair from independence, in rows (d, d); 0 for a pair that
+    no view has."""
     places = {name: index for index, name in enumerate(names)}
     distances = np.zeros((len(names), len(names)))
     for view, table in views.items():
@@ -188,21 +189,27 @@ def _design(
     rng = np.random.default_rng(SEED)
     views = []
     while uncovered.any():
-        tried = [_view(uncovered, cells, most_cells, most_attributes, rng) for _ in range(TRIES)]
+        tried = [
+            _build_view(uncovered, cells, most_cells, most_attributes, rng) for _ in range(TRIES)
+        ]
         view = max(tried, key=lambda view: int(uncovered[np.ix_(view, view)].sum()))
         uncovered[np.ix_(view, view)] = False
         views.append(tuple(names[index] for index in sorted(view)))
     return tuple(views)
 
 
-def _view(
+def _build_view(
     uncovered: NDArray[np.bool_],
     cells: NDArray[np.float64],
     most_cells: int,
     most_attributes: int,
     rng: np.random.Generator,
 ) -> list[int]:
-    """Return the positions of the attributes of one view, which covers at least one new pair."""
+    """Return the positions of the attributes of a new view with at least one uncovered pair.
+
+    uncovered   (d, d) whether a pair is in no view yet
+    cells       (d,) levels of every attribute
+    """
     uncovered_pairs = uncovered.sum(axis=1)
     view = [_best(uncovered_pairs, uncovered_pairs, rng)]
     gains, product = uncovered[view[0]] * 1, cells[view[0]]

@@ -57,11 +57,13 @@ def test_a_chain_tells_its_ends_and_is_taken_at_its_word():
 def test_a_tree_says_the_product_of_its_strengths():
     gaps = {("a", "b"): 80.0, ("b", "c"): 60.0, ("a", "c"): 10.0, ("a", "d"): 90.0, ("c", "d"): 7.0}
     expected = {("a", "c"): 48.0, ("c", "d"): 43.2}
-    assert dependence("abcd", gaps).by_tree == pytest.approx(expected)  # b and d are not known
+    assert dependence("abcd", gaps).predicted_by_tree == pytest.approx(
+        expected
+    )  # b and d are not known
     # A gap of more than its most is a strength of 1.
     clipped = dependence("abc", {("a", "b"): 300.0, ("b", "c"): 60.0, ("a", "c"): 10.0})
     assert clipped.strengths.max() == 1.0
-    assert clipped.by_tree == pytest.approx({("a", "c"): 60.0})
+    assert clipped.predicted_by_tree == pytest.approx({("a", "c"): 60.0})
 
 
 def test_attributes_that_depend_otherwise_follow_no_path():
@@ -86,7 +88,7 @@ def test_pairs_that_contradict_the_tree_are_explained_by_no_path():
 def test_where_too_little_is_known_nothing_is_guessed():
     gaps = dict.fromkeys(combinations("abcd", 2), 9.0)
     unknown = Dependence(tuple("abcd"), np.full((4, 4), 9.0), np.zeros((4, 4)))
-    assert unknown.by_tree == {}
+    assert unknown.predicted_by_tree == {}
     assert unknown.unexplained(unknown.paths(gaps)).tolist() == [9.0] * 6
     assert dependence("abc", dict.fromkeys(combinations("abc", 2), 9.0), 90.0).explained == 0.5
 

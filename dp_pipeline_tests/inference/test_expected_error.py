@@ -69,7 +69,9 @@ def error_by_loops(expected: ExpectedError, tables, amounts) -> float:
 def test_error_is_that_of_what_is_measured(rate: NoiseRate, tables, *, weighs: bool):
     expected = model(rate, weighs=weighs)
     amounts = np.concatenate(expected.divide(tables, 0.9))
-    assert expected.of(tables, 0.9) == pytest.approx(error_by_loops(expected, tables, amounts))
+    assert expected.least_error(tables, 0.9) == pytest.approx(
+        error_by_loops(expected, tables, amounts)
+    )
 
 
 @both_rates
@@ -120,5 +122,5 @@ def test_numbers_of_tables_of_pairs_have_their_errors(rate: NoiseRate):
     expected = model(rate, unexplained=300.0)
     order = np.array([5, 0, 3, 1, 2, 4])
     pairs = [list(combinations(SIZES, 2))[place] for place in order]
-    errors = [expected.of(pairs[:count], 2.0) for count in (0, 2, 6)]
-    assert expected.of_pairs(order, [0, 2, 6], 2.0) == pytest.approx(errors, rel=0.01)
+    errors = [expected.least_error(pairs[:count], 2.0) for count in (0, 2, 6)]
+    assert expected.errors_by_pair_count(order, [0, 2, 6], 2.0) == pytest.approx(errors, rel=0.01)

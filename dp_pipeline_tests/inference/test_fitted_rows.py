@@ -39,7 +39,7 @@ COUNTED = NoisyMarginal((), np.array(ROWS), QUIET)
 def drawn(fitted: FittedRows, *, rows: int = ROWS, sizes: Sequence[int] = SIZES) -> SyntheticTable:
     """Rows of all attributes."""
     domain = domain_of(sizes)
-    return fitted.table(domain.names, domain, np.random.default_rng(1), lambda _: rows)
+    return fitted.draw_table(domain.names, domain, np.random.default_rng(1), lambda _: rows)
 
 
 def off(table: SyntheticTable, names: Sequence[str]) -> float:
@@ -114,7 +114,7 @@ def test_attributes_of_one_level_need_no_table(sizes: Sequence[int], rows: int):
 def test_the_number_of_rows_is_what_the_tables_estimate_together():
     seen: list[float] = []
     fitted = FittedRows((COUNTED, *map(exact, CHAIN)), sizes_of())
-    table = fitted.table(
+    table = fitted.draw_table(
         NAMES, domain_of(SIZES), np.random.default_rng(1), lambda rows: seen.append(rows) or 7
     )
     assert len(table.codes) == 7

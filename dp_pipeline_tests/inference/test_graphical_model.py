@@ -63,9 +63,9 @@ def test_the_home_of_attributes_is_a_smallest_clique(small: Small):
     assert model.cells == sum(table.size for table in model.zeros())
     for node in model.nodes:
         for names in (node.names, node.names[:1], ()):
-            home = model.nodes[model.home(names)]
+            home = model.nodes[model.smallest_node_with(names)]
             assert set(names) <= set(home.names)
             sizes = [np.prod(n.shape) for n in model.nodes if set(names) <= set(n.names)]
             assert np.prod(home.shape) == min(sizes)
     with pytest.raises(ValueError, match="empty"):
-        chain(2).home(("x0", "x2"))
+        chain(2).smallest_node_with(("x0", "x2"))

@@ -12,7 +12,11 @@ from dp_pipeline.inference import latent_classes
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.inference.latent_classes import LatentClasses, fit_near_classes, missed
+from dp_pipeline.inference.latent_classes import (
+    LatentClasses,
+    fit_near_classes,
+    missed_dependence_share,
+)
 from dp_pipeline.inference.tree_fit import TreeFit, fit_tree
 from dp_pipeline.results.measurement import marginal_of
 
@@ -73,12 +77,15 @@ def fitted(
     tables: Sequence[TableEstimate],
     is_near: bool = True,
     *,
-    beside: Sequence[FloatArray] = (),
+    extra_potentials: Sequence[FloatArray] = (),
     tree: JunctionTree = TREE,
     codes: IntArray = CODES,
 ) -> list[FloatArray]:
     """Tables of the tree, fitted near classes or without them."""
-    model, options = GraphicalModel(tree, SIZES), {"start": start(codes), "beside": beside}
+    model, options = (
+        GraphicalModel(tree, SIZES),
+        {"start": start(codes), "extra_potentials": extra_potentials},
+    )
     if is_near:
         return fit_near_classes(tree, model, tables, **options)
     return fit_tree(model, tables, **options)
@@ -214,7 +221,7 @@ def off_tree(tables: Sequence[FloatArray]) -> float:
 def test_unmeasured_a_tree_has_the_tables_of_its_classes():
     model, classes = GraphicalModel(LINKED, SIZES), LatentClasses.of(CODES, SIZES)
     near = latent_classes._potentials(model, classes, start())
-    tables = fitted((), False, beside=near, tree=LINKED)
+    tables = fitted((), False, extra_potentials=near, tree=LINKED)
     for node, table in zip(model.nodes, tables, strict=True):
         assert np.allclose(table, classes.table(node.names), atol=1e-6)
 
@@ -224,7 +231,7 @@ def test_classes_miss_nothing_of_what_they_have_made():
     two, single = (LatentClasses.of(CODES, SIZES, classes=many) for many in (2, 1))
 
     def share(classes: LatentClasses, tables: Sequence[TableEstimate]) -> float:
-        return missed(classes, TreeFit.of(MODEL, tables, exact))
+        return missed_dependence_share(classes, TreeFit.of(MODEL, tables, exact))
 
     assert share(two, measured(PAIRS, QUIET)) == pytest.approx(0, abs=0.02)
     assert share(single, measured(PAIRS, QUIET)) == pytest.approx(1, abs=0.02)
@@ -253,7 +260,7 @@ def test_a_tree_without_few_classes_is_fitted_without_them():
         cells = np.bincount(codes[:, at] * levels + codes[:, at + 1], minlength=levels**2)
         noise = rng.normal(0, 100, (levels, levels))
         tables.append(TableEstimate(link, cells.reshape(levels, levels) + noise, 100.0**2))
-    near = fit_near_classes(tree, model, tables, start=shares, beside=())
+    near = fit_near_classes(tree, model, tables, start=shares, extra_potentials=())
     before = fit_tree(model, tables, start=shares)
     assert all((one == other).all() for one, other in zip(near, before, strict=True))
 
@@ -279,7 +286,7 @@ def test_where_classes_tell_nothing_more_nothing_is_fitted_twice(names, monkeypa
 def test_cells_that_are_ruled_out_stay_empty():
     ruled, tables = np.zeros([2] * 8), measured(PAIRS, LOUD)
     ruled[1, 1] = -1e3
-    (cells,), (again,) = (fitted(tables, beside=[ruled]) for _ in range(2))
+    (cells,), (again,) = (fitted(tables, extra_potentials=[ruled]) for _ in range(2))
     assert cells[1, 1].sum() < 1e-12
     assert cells.sum() == pytest.approx(1)
     assert (cells == again).all()

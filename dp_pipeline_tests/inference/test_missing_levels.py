@@ -78,7 +78,7 @@ def test_a_level_of_noise_alone_is_in_no_row(groups: tuple[int, ...] | None):
     fitted = FittedRows(measured, {"x0": 3, "x1": 3}, ways, groupings)
     domain = domain_of((3, 3), nullable=True)
     drawn, before = (
-        rows.table(domain.names, domain, np.random.default_rng(1), lambda _: 1000)
+        rows.draw_table(domain.names, domain, np.random.default_rng(1), lambda _: 1000)
         for rows in (fitted.without_missing(("x0",)), fitted)
     )
     assert drawn.probabilities(("x0",))[2] == 0

@@ -94,7 +94,7 @@ def test_no_children_are_no_family_and_a_root_has_one_row():
     assert family(-5, -7).counts(first=None, below=None)[0] == 1
 
 
-THREE_AND_TWO = Sparsity(one=3, rest=2)  # At variance 1 deviations are rows.
+THREE_AND_TWO = Sparsity(certain=3, siblings=2)  # At variance 1 deviations are rows.
 
 
 @pytest.mark.parametrize(

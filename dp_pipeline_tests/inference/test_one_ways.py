@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.fitted_tree import OneWays, estimated_rows
+from dp_pipeline.inference.fitted_tree import OneWays, estimate_rows
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, variance
 
@@ -24,9 +24,9 @@ def test_the_number_of_rows_is_a_weighted_mean_of_totals():
     first, second = marginal("colour", [10, 20, 30], "2"), marginal("smokes", [50, 50], "1/2")
     weights = 1 / np.array([3 * variance(first.scale), 2 * variance(second.scale)])
     expected = (weights * [60, 100]).sum() / weights.sum()
-    assert estimated_rows((first, second)) == round(expected)
+    assert estimate_rows((first, second)) == round(expected)
     silent = (marginal("colour", COLOUR, "1/10000"), marginal("smokes", [899, 101], "1/1000000"))
-    assert estimated_rows(silent) == 1000
+    assert estimate_rows(silent) == 1000
     for scale, rows in (("1/1000", 200), ("1000000", 100)):
         counted = NoisyMarginal((), np.array(200), Fraction(scale))
         assert OneWays.of([marginal("smokes", [50, 50])], counted).rows == rows
@@ -34,7 +34,7 @@ def test_the_number_of_rows_is_a_weighted_mean_of_totals():
 
 @pytest.mark.parametrize("table", [[-5, 1, 1], [0, 0, 0], [-(2**62), 0, 0]])
 def test_there_are_never_fewer_than_no_rows(table: list[int]):
-    assert estimated_rows((marginal("colour", table),)) == 0
+    assert estimate_rows((marginal("colour", table),)) == 0
     assert OneWays.of([marginal("colour", table)]).rows == 1
 
 

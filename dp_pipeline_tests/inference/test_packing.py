@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_pipeline.inference.packing import packed_tables
+from dp_pipeline.inference.packing import pack_tables
 from dp_pipeline.results.measurement import NoiseRate
 
 Tables = tuple[tuple[str, ...], ...]
@@ -38,7 +38,7 @@ def error(tables: Tables, problem: dict) -> float:
 
 @given(problem=problems())
 def test_tables_of_several_attributes_keep_to_the_cap(problem: dict):
-    tables, order = packed_tables(**problem), list(problem["sizes"])
+    tables, order = pack_tables(**problem), list(problem["sizes"])
     assert sorted(name for table in tables for name in table) == sorted(order)
     for table in tables:
         assert list(table) == sorted(table, key=order.index)
@@ -48,7 +48,7 @@ def test_tables_of_several_attributes_keep_to_the_cap(problem: dict):
 
 @given(problem=problems())
 def test_packing_has_the_least_error_of_its_steps(problem: dict):
-    tables, sizes = packed_tables(**problem), problem["sizes"]
+    tables, sizes = pack_tables(**problem), problem["sizes"]
     most = error(tables, problem) * (1 - 1e-9) - 1e-6
     assert most <= error(tuple((name,) for name in sizes), problem)
     for first, second in combinations(tables, 2):
@@ -60,14 +60,14 @@ def test_packing_has_the_least_error_of_its_steps(problem: dict):
 
 def test_attributes_of_two_levels_share_tables():
     sizes = {"a": 2, "b": 2, "c": 30, "d": 40}
-    tables = packed_tables(sizes, rate=LAPLACE, most_cells=10**4)
+    tables = pack_tables(sizes, rate=LAPLACE, most_cells=10**4)
     assert tables == (("a", "b"), ("c",), ("d",))
-    assert packed_tables(sizes, rate=LAPLACE, most_cells=3) == (("a",), ("b",), ("c",), ("d",))
+    assert pack_tables(sizes, rate=LAPLACE, most_cells=3) == (("a",), ("b",), ("c",), ("d",))
 
 
 def test_an_attribute_that_counts_more_is_in_a_smaller_table():
     sizes, weights = dict.fromkeys("abcde", 2), np.ones((5, 5))
-    assert packed_tables(sizes, rate=LAPLACE, most_cells=256) == (("a", "b", "e"), ("c", "d"))
+    assert pack_tables(sizes, rate=LAPLACE, most_cells=256) == (("a", "b", "e"), ("c", "d"))
     weights[0] = weights[:, 0] = 1000.0
-    weighed = packed_tables(sizes, rate=LAPLACE, most_cells=256, weights=weights)
+    weighed = pack_tables(sizes, rate=LAPLACE, most_cells=256, weights=weights)
     assert weighed == (("a", "b"), ("c", "d", "e"))

@@ -10,7 +10,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import sample_network
 from dp_pipeline.inference.consistency import TableEstimate
-from dp_pipeline.inference.paired_rows import PairedRows, fitted_chances
+from dp_pipeline.inference.paired_rows import PairedRows, fit_chances
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 
 ROWS = 20_000
@@ -93,12 +93,12 @@ def test_chances_fit_what_is_wanted_and_those_that_are_sure_stay():
     features = np.concatenate([np.ones((62, 1)), rng.integers(0, 2, (62, 3))], axis=1)
     rows = rng.integers(1, 200, 62)
     wanted = (rows * np.concatenate([[0.0, 1.0], rng.random(60)])) @ features
-    chances = fitted_chances(start, features, rows, wanted, np.full(4, 1e-3))
+    chances = fit_chances(start, features, rows, wanted, np.full(4, 1e-3))
     assert chances[:2].tolist() == [0.0, 1.0]
     assert np.allclose((rows * chances) @ features, wanted, atol=0.1)
-    assert np.array_equal(fitted_chances(start[:2], features[:2], rows[:2], wanted, wanted), [0, 1])
+    assert np.array_equal(fit_chances(start[:2], features[:2], rows[:2], wanted, wanted), [0, 1])
     # Sums that no chances have leave them finite.
     features, rows, wanted = np.array([[1.0, 0], [1, 1]]), np.array([10, 10]), np.array([12.0, 40])
-    chances = fitted_chances(np.full(2, 0.5), features, rows, wanted, np.full(2, 0.05))
+    chances = fit_chances(np.full(2, 0.5), features, rows, wanted, np.full(2, 0.05))
     assert chances[1] == pytest.approx(1, abs=0.01)
     assert np.isfinite(chances).all()

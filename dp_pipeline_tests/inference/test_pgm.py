@@ -64,7 +64,7 @@ def test_the_fit_is_that_of_mbi_at_next_to_no_noise(model: GraphicalModel):
     exact, _ = model.marginals([0.5 * rng.normal(size=node.shape) for node in model.nodes])
     measured, theirs = [], []
     for names in (("a", "b", "c"), ("c", "d"), ("d", "e"), ("c", "e"), ("f",)):
-        home = model.home(names)
+        home = model.smallest_node_with(names)
         table = ROWS * summed(exact[home], model.nodes[home].names, names)
         table = table + rng.normal(0, 3, table.shape)
         measured.append(TableEstimate(names, table, 9e-6))
@@ -78,7 +78,7 @@ def test_the_fit_is_that_of_mbi_at_next_to_no_noise(model: GraphicalModel):
         domain(), theirs, known_total=float(known), iters=5000
     )
     for one in measured:
-        home = model.home(one.attributes)
+        home = model.smallest_node_with(one.attributes)
         here = summed(ours[home], model.nodes[home].names, one.attributes)
         there = estimated.project(one.attributes).datavector(flatten=False) / known
         assert np.abs(here - there).sum() < 1e-4

@@ -18,7 +18,7 @@ def test_backward_is_the_transpose_of_forward(small: Small, data: st.DataObject,
     projection = Projection(small.model, names)
     forward, expected = projection.forward(small.potentials), []
     for wanted in names:
-        home = small.model.home(wanted)
+        home = small.model.smallest_node_with(wanted)
         clique = small.potentials[home]
         expected.append(summed(clique, small.model.nodes[home].names, wanted).ravel())
     assert np.allclose(forward, np.concatenate(expected), atol=1e-12)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.inference.consistency import TableEstimate, reconciled, variance_of
+from dp_pipeline.inference.consistency import TableEstimate, reconcile_tables, variance_of
 from dp_pipeline.results.measurement import NoisyMarginal
 
 Case = tuple[list[TableEstimate], dict[str, int]]
@@ -50,7 +50,7 @@ def test_ten_thousand_levels_take_no_matrix_of_them():
     table = np.zeros((10_000, 2))
     table[7, 1], ways = 40.0, np.full(10_000, 1.0)
     measured = [TableEstimate(("a", "b"), table, 1.0), TableEstimate(("a",), ways, 1e9)]
-    rows, tables = reconciled(measured, {"a": 10_000, "b": 2})
+    rows, tables = reconcile_tables(measured, {"a": 10_000, "b": 2})
     assert rows == pytest.approx(40.0, abs=0.01)
     assert np.abs(tables["a", "b"] - table).max() < 1e-4
 
@@ -59,7 +59,7 @@ def test_ten_thousand_levels_take_no_matrix_of_them():
 def test_the_tables_are_those_of_least_squares(case: Case):
     measured, sizes = case
     cells = least_squares(measured, sizes)
-    rows, tables = reconciled(measured, sizes)
+    rows, tables = reconcile_tables(measured, sizes)
     assert rows == pytest.approx(cells.sum(), abs=1e-8)
     for names, table in tables.items():
         assert np.allclose(table.ravel(), summing(names, sizes) @ cells, atol=1e-8)
@@ -79,8 +79,8 @@ def test_a_table_measured_twice_has_less_noise():
 def test_noisy_marginals_of_a_release_are_taken_as_they_are():
     ways = NoisyMarginal(("b",), np.array([7, 3]), Fraction(2))
     rows = NoisyMarginal((), np.array(10), Fraction(1), gaussian=True)
-    total, tables = reconciled([ways, rows], {"a": 3, "b": 2})
+    total, tables = reconcile_tables([ways, rows], {"a": 3, "b": 2})
     assert total == pytest.approx(10)
     assert tables["b",].tolist() == pytest.approx([7, 3])
     with pytest.raises(BoundaryViolation, match="needs one or more noisy tables"):
-        reconciled([], {"a": 2})
+        reconcile_tables([], {"a": 2})

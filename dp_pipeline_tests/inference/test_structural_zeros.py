@@ -100,7 +100,7 @@ def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject):
     groups = groupings if is_grouped else {}
     fitted = FittedRows(measured, sizes, OneWays.of(ways), groups, cap, zeros)
     domain = domain_of(tuple(sizes.values()))
-    table = fitted.table(tuple(sizes), domain, np.random.default_rng(1), lambda _: 500)
+    table = fitted.draw_table(tuple(sizes), domain, np.random.default_rng(1), lambda _: 500)
     assert zeros.holds(dict(zip(sizes, table.codes.T, strict=True))).all()
     assert len(table.codes) == 500 or (cap == 4 and not len(table.codes))
 
@@ -143,10 +143,10 @@ def test_entries_that_exclude_each_other_leave_nothing():
     sizes = dict.fromkeys("abc", 2)
     same = [(0, 1), (1, 0)]
     circle = [entry(names, *same, sizes=sizes) for names in ("ab", "bc")]
-    assert not StructuralZeros(tuple(circle)).leave_nothing(sizes)
+    assert not StructuralZeros(tuple(circle)).is_contradictory(sizes)
     odd = entry("ac", (0, 0), (1, 1), sizes=sizes)
-    assert StructuralZeros((*circle, odd)).leave_nothing(sizes)
-    assert not NONE.leave_nothing(sizes)
+    assert StructuralZeros((*circle, odd)).is_contradictory(sizes)
+    assert not NONE.is_contradictory(sizes)
 
 
 def test_of_twins_one_is_left():

@@ -98,11 +98,11 @@ def growths(draw: st.DrawFn) -> TableGrowth:
 def test_no_table_is_worth_taking_away(grown: TableGrowth):
     tables, sizes = grown.run(), grown.error.sizes
     assert all(prod(sizes[name] for name in table) <= MAX_TABLE_CELLS for table in tables)
-    error = grown.error.of(tables, grown.amount)
+    error = grown.error.least_error(tables, grown.amount)
     for table in tables:
         others = [each for each in tables if each != table]
-        assert error <= grown.error.of(others, grown.amount) * 1.03
-    assert error <= grown.error.of((), grown.amount) * 1.001
+        assert error <= grown.error.least_error(others, grown.amount) * 1.03
+    assert error <= grown.error.least_error((), grown.amount) * 1.001
 
 
 @settings(max_examples=40)
@@ -112,7 +112,7 @@ def test_errors_of_many_candidates_are_those_of_each(grown: TableGrowth):
     chosen = grown._choose(grown._choose(grown._empty, ("a", "b")), ("b", "c"))
     for choice, count in ((grown._empty, 2), (chosen, 2), (chosen, 3)):
         candidates = list(combinations(names, count))
-        trial = grown._try(choice, candidates)
+        trial = grown._try_candidates(choice, candidates)
         errors, shares = grown.error.minimise(trial.information, trial.shares, grown.amount, 12)
         singles = np.ones(len(names), dtype=bool)
         for place, (candidate, error) in enumerate(zip(candidates, errors, strict=True)):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from dp_pipeline.inference.consistency import TableEstimate, reconciled
+from dp_pipeline.inference.consistency import TableEstimate, reconcile_tables
 from dp_pipeline.inference.graphical_model import GraphicalModel
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.tree_fit import fit_tree
@@ -36,7 +36,7 @@ def measured_over(
     model: GraphicalModel, tables: list[np.ndarray], wanted: Sequence[Names]
 ) -> list[TableEstimate]:
     """Tables of 10,000 rows next to without noise, of a distribution."""
-    homes = [model.home(names) for names in wanted]
+    homes = [model.smallest_node_with(names) for names in wanted]
     return [
         TableEstimate(names, ROWS * summed(tables[home], model.nodes[home].names, names), 1e-4)
         for names, home in zip(wanted, homes, strict=True)
@@ -163,11 +163,11 @@ def test_what_the_fit_adds_is_in_proportion_to_the_misfit(
     small, measured = triangle
     model = small.model
     fitted = fit_tree(model, measured, start=even(model))
-    rows, targets = reconciled(measured, model.sizes)
+    rows, targets = reconcile_tables(measured, model.sizes)
     variance = {frozenset(one.attributes): one.variance for one in measured}
     off = np.zeros(tuple(model.sizes.values()))
     for names, target in targets.items():
-        home = model.home(names)
+        home = model.smallest_node_with(names)
         here = rows * summed(fitted[home], model.nodes[home].names, names)
         off = off + spread_out((target - here) / variance[frozenset(names)], names, model)
     added, off = log_joint(model, fitted), off - off.mean()
@@ -209,7 +209,7 @@ def test_more_noise_leaves_a_table_nearer_to_the_start():
     away = []
     for variance in (1.0, 1e4, 1e8):
         table = TableEstimate(("a", "b"), np.array([[900.0, 100.0], [0.0, 0.0]]), variance)
-        fitted = fit_tree(model, [table], start=start)[model.home(("a", "b"))]
+        fitted = fit_tree(model, [table], start=start)[model.smallest_node_with(("a", "b"))]
         away.append(np.abs(fitted - 0.25).sum())
     assert away[0] > away[1] > away[2]
     assert away[2] < away[0] / 4

@@ -242,7 +242,7 @@ def test_the_plan_is_the_one_computed_by_hand(total, signal, deviations, caution
         if expected is None:
             assert sparsity is None
         else:
-            assert (sparsity.one, sparsity.rest) == pytest.approx(expected, abs=5e-4)
+            assert (sparsity.certain, sparsity.siblings) == pytest.approx(expected, abs=5e-4)
 
 
 def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
@@ -251,7 +251,7 @@ def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
 
 
 def test_sparsity_is_one_deviation_less_for_the_rest() -> None:
-    assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(one=3.0, rest=2.0)
+    assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(certain=3.0, siblings=2.0)
 
 
 @pytest.mark.parametrize(("d", "boxes"), [(1, 16), (2, 16), (3, 8), (4, 16), (5, 16), (8, 16)])

@@ -12,7 +12,12 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Coordinate, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.inference.earlier import UNSEEN_DRIFT, EarlierTables, EarlierTree, smoothed
+from dp_pipeline.inference.earlier import (
+    UNSEEN_DRIFT,
+    EarlierTables,
+    EarlierTree,
+    combine_with_earlier,
+)
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
@@ -154,7 +159,7 @@ def test_a_smoothed_number_says_how_far_it_is_pulled(cells: int, fall: float) ->
     held = []
     for _ in range(1_000):
         now = before - fall + rng.laplace(0, 10 / 2**0.5, cells)
-        values, spread = smoothed(now, 100.0, before, 9.0, doubt=-UNSEEN_DRIFT)
+        values, spread = combine_with_earlier(now, 100.0, before, 9.0, doubt=-UNSEEN_DRIFT)
         held.append(np.mean(np.abs(values - before + fall) <= 1.96 * spread**0.5))
     assert np.mean(held) > 0.88
 
@@ -166,7 +171,9 @@ def test_a_world_that_stands_still_is_smoothed() -> None:
     rng, truth = np.random.default_rng(3), np.linspace(0, 500, 400)
     estimate, spread = truth + rng.normal(0, 10, 400), 100.0
     for _ in range(9):
-        estimate, spread = smoothed(truth + rng.normal(0, 10, 400), 100.0, estimate, spread)
+        estimate, spread = combine_with_earlier(
+            truth + rng.normal(0, 10, 400), 100.0, estimate, spread
+        )
     error = float(np.mean((estimate - truth) ** 2))
     assert 10.0 <= spread <= 15.0
     assert error == pytest.approx(spread, rel=0.33)
@@ -175,7 +182,7 @@ def test_a_world_that_stands_still_is_smoothed() -> None:
 def test_a_world_that_has_moved_keeps_the_new_numbers() -> None:
     rng, now = np.random.default_rng(4), np.linspace(0, 500, 400)
     noisy = now + rng.normal(0, 10, 400)
-    estimate, spread = smoothed(noisy, 100.0, now[::-1].copy(), 100.0)
+    estimate, spread = combine_with_earlier(noisy, 100.0, now[::-1].copy(), 100.0)
     assert np.abs(estimate - noisy).max() < 5
     assert spread == pytest.approx(100.0, rel=0.02)
 

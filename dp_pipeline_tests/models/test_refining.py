@@ -227,7 +227,7 @@ def test_shares_are_positive_and_have_the_margins_asked_for() -> None:
     assert pair.shape == (4, 4)
     assert pair.min() > 0
     margins = {"x0": np.array([0.1, 0.2, 0.3, 0.4]), "x1": np.full(4, 0.25)}
-    moved = table.with_margins(("x0", "x1"), margins)
+    moved = table.shares_with_margins(("x0", "x1"), margins)
     assert moved.sum(axis=1) == pytest.approx(margins["x0"], abs=1e-3)
     assert moved.sum(axis=0) == pytest.approx(margins["x1"], abs=1e-3)
     odds = [one[0, 0] * one[1, 1] / (one[0, 1] * one[1, 0]) for one in (pair, moved)]

@@ -18,7 +18,7 @@ from dagster._core.errors import DagsterUnknownPartitionError
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.inference.earlier import EarlierTables, believed
+from dp_pipeline.inference.earlier import EarlierTables, assume_gaussian_noise
 from dp_pipeline.orchestration.jobs import SEQUENTIAL_TAG
 from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.orchestration.runner import RunFailed
@@ -428,8 +428,8 @@ def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
 @pytest.mark.parametrize(("other", "added"), [((0, 0, 1), True), ((0, 1, 1), False)])
 def test_weeks_of_other_groups_add_up_single_attributes_alone(other: tuple[int, ...], added: bool):
     def tables_in_groups(groups: tuple[int, ...]) -> EarlierTables:
-        alone = believed(("x",), np.array([5, 6, 7]), 2.0)
-        pair = believed(("x", "y"), np.array([[1, 2], [3, 4]]), 2.0)
+        alone = assume_gaussian_noise(("x",), np.array([5, 6, 7]), 2.0)
+        pair = assume_gaussian_noise(("x", "y"), np.array([[1, 2], [3, 4]]), 2.0)
         return EarlierTables((alone, pair), {"x": Grouping(groups)})
 
     both = [tables_in_groups((0, 0, 1)), tables_in_groups(other)]

@@ -24,7 +24,12 @@ from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.trees import Expansion, TreeSession
 from dp_pipeline.inference import noisy_tree
-from dp_pipeline.inference.earlier import UNSEEN_DRIFT, EarlierTree, nonnegative_with_sum, smoothed
+from dp_pipeline.inference.earlier import (
+    UNSEEN_DRIFT,
+    EarlierTree,
+    combine_with_earlier,
+    nonnegative_with_sum,
+)
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.models.base import clustering_columns, plan_from, require_plan, smooth
 from dp_pipeline.models.clustering import moved_centres
@@ -410,7 +415,7 @@ class HTreeKMeans(Clustering):
             synopsis = _counted_leaves(tree, leaves, box, values, noise_variance)
         if self.smooth == "true":
             before = released.mass(leaves)
-            values, spread = smoothed(
+            values, spread = combine_with_earlier(
                 values, noise_variance, before, noise_variance, doubt=-UNSEEN_DRIFT
             )
             deviations = np.full(len(values), spread**0.5)

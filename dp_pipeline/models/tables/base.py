@@ -138,7 +138,9 @@ class TableModel(Model):
         sizes, zeros = self.sizes(domain), self.zeros(domain)
         if zeros:
             fitted = FittedRows(measured, sizes, zeros=zeros)
-            return self.with_decided(fitted.table(tuple(sizes), domain, rng, self.rows_to_draw))
+            return self.with_decided(
+                fitted.draw_table(tuple(sizes), domain, rng, self.rows_to_draw)
+            )
         tables = clique_counts(measured, total=None if rows is None else max(1.0, rows))
         estimate = float(tables[tree.cliques[0]].sum()) if rows is None else rows
         codes = join_cliques(tree, tables, self.rows_to_draw(estimate), rng, sizes)
@@ -204,7 +206,7 @@ class TableModel(Model):
                 f"of {', '.join(widest)} span {cell_count(widest, sizes)}: declare fewer "
                 "constraints, or coarser levels or bins"
             )
-        if zeros.leave_nothing(sizes):
+        if zeros.is_contradictory(sizes):
             raise DeclarationError(
                 f"{model} needs `constraints` that some row can keep, but these contradict each "
                 "other: correct them"

@@ -69,7 +69,7 @@ class Independent(TableModel):
         sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         if zeros:
             fitted = FittedRows(one_ways.measured, sizes, zeros=zeros)
-            table = fitted.table(tuple(sizes), curator.domain, rng, self.rows_to_draw)
+            table = fitted.draw_table(tuple(sizes), curator.domain, rng, self.rows_to_draw)
             return self.with_decided(table)
         tree = JunctionTree.of(tuple((name,) for name in sizes), sizes)
         tables: dict[Names, FloatArray] = {(name,): one_ways.shares[name] for name in sizes}

@@ -22,7 +22,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import FScore, Independence, MutualInformation, Score
 from dp_pipeline.inference.clique_join import Conditional, overlap_links, sample_network
 from dp_pipeline.inference.consistency import project_to_simplex
-from dp_pipeline.inference.fitted_tree import estimated_rows
+from dp_pipeline.inference.fitted_tree import estimate_rows
 from dp_pipeline.models.base import PrivacyGuarantee, planning_units
 from dp_pipeline.models.tables.base import Sizes, TableModel, clique_cells
 from dp_pipeline.results.accountant import split
@@ -283,7 +283,7 @@ class PrivBayes(TableModel):
         sets = covering_sets(families)
         shares = split(remaining - paid * step_price, [1] * len(sets))
         measured = curator.tabulate(dict(zip(sets, shares, strict=True)))
-        rows = estimated_rows(measured)
+        rows = estimate_rows(measured)
         if self.negatives == "clipped":
             tables = [np.maximum(marginal.table, 0).astype(np.float64) for marginal in measured]
         else:

@@ -17,7 +17,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore, MutualInformation, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
-from dp_pipeline.inference.fitted_tree import OneWays, estimated_rows
+from dp_pipeline.inference.fitted_tree import OneWays, estimate_rows
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.tables.base import Sizes, TableModel, clique_cells
@@ -249,7 +249,7 @@ class PrivHd(TableModel):
             {(name,): price for name, price in zip(sizes, prices, strict=True)}
         )
         remaining = epsilon * (1 - self.one_way_share)
-        rows = estimated_rows(one_ways)
+        rows = estimate_rows(one_ways)
         units = Fraction(rows, curator.distance)
         plan = self._tuned_plan(epsilon, units, len(sizes))
         growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))

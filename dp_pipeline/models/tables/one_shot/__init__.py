@@ -406,5 +406,5 @@ class OneShot(TableModel):
     def _draw_table(self, fitted: FittedRows, domain: Domain, rng: Generator) -> SyntheticTable:
         nullable = [n for n, size in self._nullable(domain).items() if size == fitted.sizes[n]]
         drawn_from = fitted.without_missing(nullable)
-        table = drawn_from.table(self.modelled(domain), domain, rng, self.rows_to_draw)
+        table = drawn_from.draw_table(self.modelled(domain), domain, rng, self.rows_to_draw)
         return self.with_decided(replace(table, groupings=dict(fitted.groupings)))

@@ -18,7 +18,7 @@ from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.junction_tree import cell_count
 from dp_pipeline.inference.noisy_scores import CubeNoise, NoisyScores, NormalNoise, ScoreNoise
-from dp_pipeline.inference.packing import packed_tables
+from dp_pipeline.inference.packing import pack_tables
 from dp_pipeline.inference.table_growth import BATCH, FIRST_PAIRS, MAX_TABLE_CELLS
 from dp_pipeline.inference.views import covering_design
 from dp_pipeline.results.measurement import NoiseRate
@@ -150,7 +150,7 @@ class Planning:
         if plan.is_covering:
             return self.error_of_covering(plan.tables)
         model = self.error_model(self.foreseen_dependence(mean))
-        return model.of(plan.tables, self.late_amount, singles=False)
+        return model.least_error(plan.tables, self.late_amount, singles=False)
 
     def choose(self, likelihoods: FloatArray | None = None) -> Plan:
         """Return the plan with the least expected error.
@@ -241,7 +241,7 @@ class Planning:
         Numbers are tried in batches to save memory."""
         counts = range(min(len(order), FIRST_PAIRS) + 1)
         batches = (counts[start : start + BATCH] for start in counts[::BATCH])
-        errors = [error.of_pairs(order, batch, amount) for batch in batches]
+        errors = [error.errors_by_pair_count(order, batch, amount) for batch in batches]
         return int(np.argmin(np.concatenate(errors)))
 
     def error_of_scores(self, plan: Plan, mean: float) -> float:
@@ -253,8 +253,8 @@ class Planning:
         true = self.foreseen_dependence(mean)
         actual, expected, order, amount = self._after_scores(plan, mean, true)
         counts = [0, len(self.sizes), 2 * len(self.sizes)]
-        best = int(np.argmin(expected.of_pairs(order, counts, amount)))
-        return float(actual.of_pairs(order, counts[best : best + 1], amount)[0])
+        best = int(np.argmin(expected.errors_by_pair_count(order, counts, amount)))
+        return float(actual.errors_by_pair_count(order, counts[best : best + 1], amount)[0])
 
     def _after_scores(
         self, plan: Plan, mean: float, true: FloatArray
@@ -367,12 +367,12 @@ class Planning:
         pairs.
 
         Where all pairs cannot be covered, a chain of pairs of few groups stands for them."""
-        packed = self.independent.of(self.packed, self.late_amount, singles=False)
+        packed = self.independent.least_error(self.packed, self.late_amount, singles=False)
         if self.is_coverable:
             return packed, self.error_of_covering(self.covering)
         grouped = {name: min(FEW_GROUPS, size) for name, size in self.sizes.items()}
         model = replace(self.independent, grouped=grouped)
-        return packed, model.of(list(pairwise(self.sizes)), self.late_amount)
+        return packed, model.least_error(list(pairwise(self.sizes)), self.late_amount)
 
     @cached_property
     def packed(self) -> tuple[Names, ...]:
@@ -381,7 +381,7 @@ class Planning:
 
         def pack(sizes: Mapping[str, int]) -> tuple[Names, ...]:
             most = min(MAX_TABLE_CELLS, self.cap)
-            return packed_tables(sizes, rate=self.rate, most_cells=most, weights=self.weights)
+            return pack_tables(sizes, rate=self.rate, most_cells=most, weights=self.weights)
 
         packed = pack(self.sizes)
         return packed if all(map(self.fits, packed)) else pack(self.table_sizes)

@@ -8,7 +8,7 @@ from math import pi, prod, sqrt
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, Names
-from dp_pipeline.inference.earlier import PublicTable, believed, smoothed
+from dp_pipeline.inference.earlier import PublicTable, assume_gaussian_noise, combine_with_earlier
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARE, Pair
@@ -42,7 +42,7 @@ class PriorRound:
     for a difference. Of the tables whose scores pay for their noise, by public rows, those are
     measured whose noise is less than that; the others are as public rows have them. What is
     measured is combined with the public table by the method of moments
-    (``inference.earlier.smoothed``).
+    (``inference.earlier.combine_with_earlier``).
     """
 
     round: Round
@@ -62,7 +62,7 @@ class PriorRound:
         measured, marginals = round_.measure_tables(stage, scores, tables)
         shares = stage.shares
         known = [
-            self._combine(table, public.with_margins(table.attributes, shares), rows)
+            self._combine(table, public.shares_with_margins(table.attributes, shares), rows)
             for table in measured
         ]
         known += self._public_tables(growth, tables, public, shares, phi * rows, rows)
@@ -124,8 +124,12 @@ class PriorRound:
         table = measured.table.astype(np.float64)
         # Two samples of one population differ by this in a cell.
         apart = rows * (1 + rows / max(1, self.public.rows)) / table.size
-        values, variance = smoothed(table, measured.variance, rows * shares, apart, doubt=DOUBT)
-        return believed(measured.attributes, np.rint(values).astype(np.int64), variance)
+        values, variance = combine_with_earlier(
+            table, measured.variance, rows * shares, apart, doubt=DOUBT
+        )
+        return assume_gaussian_noise(
+            measured.attributes, np.rint(values).astype(np.int64), variance
+        )
 
     def _public_tables(
         self,
@@ -147,9 +151,11 @@ class PriorRound:
         added = []
         for names in replace(growth, edges=edges, amount=SURE * growth.amount).run():
             if not set(combinations(names, 2)) <= held_pairs:
-                table = rows * public.with_margins(names, shares)
+                table = rows * public.shares_with_margins(names, shares)
                 variance = max(1.0, squares / table.size)
-                added.append(believed(names, np.rint(table).astype(np.int64), variance))
+                added.append(
+                    assume_gaussian_noise(names, np.rint(table).astype(np.int64), variance)
+                )
         return added
 
 

@@ -12,7 +12,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.inference.earlier import EarlierTables
 from dp_pipeline.inference.expected_error import ExpectedError
-from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimated_rows
+from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimate_rows
 from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_growth import TableGrowth
@@ -110,7 +110,7 @@ class Round:
         tables = [table for table in names if table not in early]
 
         def learned(table: NoisyMarginal) -> NoisyMarginal:
-            return known.smoothed(table) if smooths else table
+            return known.combine_with(table) if smooths else table
 
         singles, measured = list[NoisyMarginal](), list[NoisyMarginal]()
         if early:
@@ -164,7 +164,7 @@ class Round:
     def _flatten(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
         """Return the number of rows unchanged, and the tables after it shrunk towards uniform ones
         as far as noise explains their differences from these."""
-        rows = max(FEWEST_ROWS, float(estimated_rows(measured)))
+        rows = max(FEWEST_ROWS, float(estimate_rows(measured)))
         tables = [table.table - rows / table.table.size for table in measured[1:]]
         squares = [
             float((off**2).sum()) / max(table.variance, SMALLEST_VARIANCE)

@@ -164,7 +164,7 @@ class DependenceQueries:
         power = 2 / (len(self.planning.sizes) - 1)
         likely[1] = noisy.expected(self.planning.means, power=power)[0][1]
         scores = dict(zip(pairs, likely[0].tolist(), strict=True))
-        predicted = self.stage.dependence(scores).by_tree
+        predicted = self.stage.dependence(scores).predicted_by_tree
         outside = np.array(
             [index for index, pair in enumerate(pairs) if pair in predicted], dtype=int
         )
