@@ -196,7 +196,10 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
 
 
 def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
-    """Return a run's charge for discovery, in billionths of ε or ρ; 0 if an earlier run paid."""
+    """Return a run's charge for discovery, in billionths of ε or ρ; 0 if another run paid.
+
+    run   id of the run
+    """
     bundle = domain_bundle(spec, home)
     reserved = home.ledger.history(bundle.key)[0]
     return reserved.nano_epsilon if reserved.facts.get("run") == run else 0

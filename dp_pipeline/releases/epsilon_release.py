@@ -240,7 +240,9 @@ class EpsilonRelease(NoisyRelease):
             )
 
     def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:
-        """Return the release that a draw refines, or None; DeclarationError if it is missing."""
+        """Return the release that a draw refines; None for a first draw.
+
+        DeclarationError if the release is missing, or declarations have changed since."""
         epsilon = self.refine or Fraction(0)
         return refinement.refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
 
@@ -385,7 +387,8 @@ class EpsilonRelease(NoisyRelease):
         return self._fit_model(spec, self._curators(spec, None, answers, self.noise))
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
-        """Open the snapshot's rows; DeclarationError if the release to refine has others."""
+        """Return the opened rows; DeclarationError if the release to refine has other rows, or is
+        not settled."""
         drawing, refined = super().open(spec, snapshot), self.refined(as_release_key(spec.key))
         if refined is not None:
             refined.require_refinable(self.home.ledger, drawing.rows)

@@ -72,7 +72,7 @@ class Home:
 
     @property
     def ledger(self) -> Ledger:
-        """The privacy ledger of this project; DeclarationError if its address is invalid."""
+        """The privacy ledger of this project; DeclarationError for a missing or invalid address."""
         folder = self.ledger_folder
         if self.database is not None:
             from dp_pipeline.ledger.postgres import PostgresStore

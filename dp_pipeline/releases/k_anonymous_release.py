@@ -158,7 +158,7 @@ class KAnonymousRelease(Release):
 
     @property
     def promise(self) -> KAnonymityGuarantee:
-        """The K and the diversity that every equivalence class of the table must have."""
+        """The K and diversity of every equivalence class, and the share that may be suppressed."""
         return guarantee_for(self.declared, self.name, k=self.k)
 
     def require_allowed(self) -> None:

@@ -62,9 +62,9 @@ def write_evaluation(options: RunOptions) -> list[QualityRow]:
 
 
 def write_comparison(spec: DatasetSpec, home: Home, kind: type[Release]) -> report.Comparison:
-    """Write the report that compares all evaluated releases of a kind; return its content.
+    """Write the report that compares all evaluated releases of a kind, and store its numbers.
 
-    NotPrepared if the domain is to be discovered first.
+    Return its content. NotPrepared if the domain is to be discovered first.
     """
     spec = with_discovered(spec, home)
     compare_all = report.compare_k_anonymous if kind.FOLDER else report.compare

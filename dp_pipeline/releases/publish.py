@@ -169,6 +169,7 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
 
     key      the first digits of its key, as messages show them: at least 8
     reason   one line, kept in the ledger
+    by       the person who gives it up
 
     Raises DeclarationError unless exactly one unfinished release has such a key.
     """
@@ -198,7 +199,6 @@ def give_up(home: Home, key: str, *, reason: str, by: str) -> Entry:
 
 
 def _unfinished_key(ledger: Ledger, digits: str) -> str:
-    """Return the full key of the only unfinished release whose key begins with some digits."""
     if len(digits) < _SHORTEST:
         raise DeclarationError(
             f"release: a key must be written with its first {_SHORTEST} digits or more, as "

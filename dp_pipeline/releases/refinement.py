@@ -90,7 +90,10 @@ def refined_release(
 
 
 def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction) -> None:
-    """Raise DeclarationError if the release at ``epsilon`` was already refined to another ε."""
+    """Raise DeclarationError if the release at ``epsilon`` was already refined to another ε.
+
+    key   of the requested refinement
+    """
     history = ledger.history(key.digest)
     if history and (finer := history[0].facts["epsilon"]) != epsilon_text(key.epsilon):
         remedy = "refine that one" if Fraction(finer) < key.epsilon else "run without --refine"
@@ -101,11 +104,11 @@ def require_unrefined(key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fr
 
 
 def newest_key(key: ReleaseKey, ledger: Ledger, partitions: Sequence[Fraction]) -> ReleaseKey:
-    """Return the most recently charged key among a first draw and its refinements to the same ε.
+    """Return the key of the release at one ε that was charged last; ``key`` if none was.
 
-    If none was charged, it is that of the draw.
+    It may be a refinement of a release at a smaller ε, unless that refinement is dead.
 
-    key          of the first draw
+    key          of a first draw at the ε
     partitions   every declared ε
     """
     history = ledger.history(key.digest)

@@ -61,7 +61,10 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 
 
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
-    """Return a release in the form that cards and exports show; with an ε also its budget."""
+    """Return a release in the form that cards and exports show.
+
+    Unless it is k-anonymous, it has the balance of its population and its exact quality numbers.
+    """
     if bundle.is_k_anonymous:
         return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
     ledger = release.home.ledger

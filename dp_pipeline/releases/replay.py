@@ -106,7 +106,7 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
 
 
 def content_digest(bundle: Bundle) -> str:
-    """Return a digest of everything in a bundle except its code version."""
+    """Return the SHA-256 in hex of everything in a bundle except its code version."""
     without_code = replace(bundle, facts={**bundle.facts, "code": ""})
     return hashlib.sha256(without_code.to_json().encode()).hexdigest()
 

@@ -151,7 +151,7 @@ class RunResult(Sequence[ReleaseResult]):
 
     @property
     def failed_checks(self) -> tuple[str, ...]:
-        """The failed checks on rows with exact shares, which only the data custodian may see."""
+        """The names of failed checks on the exact rows, which only the data custodian may see."""
         return tuple(dict.fromkeys(name for names in self.failures.values() for name in names))
 
     @property

@@ -358,7 +358,6 @@ class ReleaseKey:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The folders below the store: data set and model."""
         return (self.dataset, self.model)
 
     @property
@@ -397,11 +396,9 @@ class KAnonymousKey:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The folders below the store: data set, kind and method."""
         return (self.dataset, "k_anonymous", self.question["model"])
 
     @property
     def digest(self) -> str:
-        """The SHA-256 in hex of all fields."""
         fields = dict(vars(self))
         return _digest(fields | fields.pop("question"))

@@ -137,7 +137,7 @@ class Transcript:
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """Return a transcript in memory that replays a file's answers and never changes it."""
+        """Return a transcript in memory that replays a file's answers; the file never changes."""
         transcript = cls()
         transcript._load_and_mend(path)
         return transcript.rewind()

@@ -38,6 +38,8 @@ class BitTree:
     ) -> BitTree:
         """Return the tree that always halves the longest side of a box, the first of equal ones.
 
+        most   depth of the tree; it is less if every side is halved AXIS_BITS times before
+
         >>> BitTree.over(("x", "y"), [Coordinate(0, 4), Coordinate(0, 1)], most=4).axes
         (0, 0, 0, 1)
         """
