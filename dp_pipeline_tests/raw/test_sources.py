@@ -151,7 +151,9 @@ LINES = "".join(f"{DIGITS.random()},{SECRET}\n" for _ in range(5_000))
 GZIP = gzip.compress(f"x,y\n{LINES}".encode())
 FLIPPED = GZIP[:-6] + bytes([GZIP[-6] ^ 4]) + GZIP[-5:]
 RAGGED = [f"{SECRET}\n", f"{SECRET},2,3\n", f'1,2\n"{SECRET},2\n', f"1,2\n1\n{SECRET},2\n"]
-DAMAGED, OPEN = "a damaged file: write it again", "marks that are closed, got one that stays open"
+DAMAGED = "a damaged file: write it again"
+OPEN = "marks that are closed, got one {} that stays open: close or remove it"
+IN_NAMES = OPEN.format("in the names")
 MANY = f"{SECRET},1\n".encode() * (1 << 17)
 REFUSED = {
     "no bytes": ("a.csv", b"", {}, "got an empty file"),
@@ -169,8 +171,8 @@ REFUSED = {
         f"truncated at {share}": ("a.csv.gz", GZIP[: int(len(GZIP) * share)], {}, DAMAGED)
         for share in (0.3, 0.9, 0.9999)
     },
-    "an open quotation mark in the header": ("a.csv", b'x,"y\n' + MANY, {}, OPEN),
-    "an open quotation mark in a row": ("a.csv", b'x,y\n1,"2\n' + MANY, {}, OPEN),
+    "an open quotation mark in the header": ("a.csv", b'x,"y\n' + MANY, {}, IN_NAMES),
+    "an open quotation mark at the end of the header": ("a.csv", b'x,"y\n1,2\n', {}, IN_NAMES),
     "a flipped bit": ("a.csv.gz", FLIPPED, {}, "damaged"),
     "text called gzip": ("a.csv.gz", f"x\n{SECRET}\n", {}, "damaged"),
     "no Parquet": ("a.parquet", b"", {"kind": "parquet"}, "got an empty file"),
@@ -182,6 +184,17 @@ def test_a_broken_file_is_refused_unquoted(tmp_path, name):
     file, content, options, message = REFUSED[name]
     content = content.encode() if isinstance(content, str) else content
     assert message in refusal(tmp_path / file, content, "x", **options)
+
+
+@pytest.mark.parametrize("rows", [b"", b"1,2\n" * 3, MANY], ids=["none", "few", "many"])
+@pytest.mark.parametrize("column", ["x", "y"])
+def test_an_open_quotation_mark_is_refused_with_its_line(tmp_path, rows, column):
+    path, end = tmp_path / "a.csv", b'1,"2\n' + rows
+    plain, odd = b'x,y\n"1\n\n2",3\n', b'title\n#\n\nx,y\n#\n1"1,2\n#\n'
+    assert OPEN.format("from line 5 on") in refusal(path, plain + end, column)
+    options: Any = {"comment": "#", "header_row": 3, "footer": 1}
+    message = refusal(path, odd + end + b'"A total,3\n\n', column, **options)
+    assert OPEN.format("from line 8 on") in message
 
 
 @pytest.mark.parametrize(

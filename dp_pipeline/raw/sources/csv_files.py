@@ -1,12 +1,12 @@
 """CSV files, read as tables of text, one after the other.
 
 On public data a file must be a regular CSV file: quoted cells may hold line ends, and a row of
-another length is an error. On sensitive data **one line is one row**, judged by itself, unless the
-file declares `multiline: N`: then a quoted cell may go on over N lines. A line that is no row, for
-its cells or an unclosed quotation mark, is left out and counted for the custodian. Otherwise one
-person's line could stop a release, or swallow the lines of others (``_RowReader`` has the proof).
-Cells behind the last named column may be there or not where they are empty, and a row may end
-behind the last declared column: what nobody declares makes no row bad.
+another length or an open quotation mark is an error. On sensitive data **one line is one row**,
+judged by itself, unless the file declares `multiline: N`: then a quoted cell may go on over N
+lines. A line that is no row, for its cells or an unclosed quotation mark, is left out and counted
+for the custodian. Otherwise one person's line could stop a release, or swallow the lines of others
+(``_RowReader`` has the proof). Cells behind the last named column may be there or not where they
+are empty, and a row may end behind the last declared column: what nobody declares makes no row bad.
 """
 
 import codecs
@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +36,7 @@ _MARKS = re.compile(b"%b(?<![^\n\r]%b)(?:%b)*" % ((codecs.BOM_UTF8,) * 3))
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_LINE_BYTES = 1 << 17  # Bytes of a line, at most; pyarrow cannot read one of over 2^20 bytes
 BYTES_A_PART = 1 << 24  # Bytes of a CSV file that are read at a time
+_END = "\x04end"  # Cell of a row behind the last one, which an open quotation mark swallows
 MAX_FILE_BYTES = 1 << 32  # Bytes of a CSV file of public rows, unpacked, at most; it is read whole
 
 
@@ -109,14 +110,18 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
             lines = ("\t".join(line.split()) for line in lines)
         if line_is_row:
             lines = islice((line for line in lines if line.strip("\r\n")), 1)
+        else:
+            lines = chain(lines, [_END])
         rows = csv.reader(lines, delimiter=_delimiter(source))
         try:
-            names = next(filter(None, rows), None)
+            names = next(filter(None, rows), [_END])
         except csv.Error:
             # A name is over the limit of the reader, and no line is as long as that.
-            raise _open_quotation() from None
-    if names is None:
+            raise _open_quotation("in the names") from None
+    if names == [_END]:
         raise NoHeader
+    if names[-1].endswith(_END):
+        raise _open_quotation("in the names")
     return names
 
 
@@ -142,8 +147,8 @@ def _long_line() -> OddFile:
     return OddFile(f"lines of at most {MAX_LINE_BYTES:,} bytes", "a longer line: shorten it")
 
 
-def _open_quotation() -> OddFile:
-    got = "one that stays open over many lines: close or remove it"
+def _open_quotation(place: str) -> OddFile:
+    got = f"one {place} that stays open: close or remove it"
     return OddFile("quotation marks that are closed", got)
 
 
@@ -169,9 +174,11 @@ def _csv_tables(
             except pa.ArrowInvalid as error:
                 # A row is over a block of pyarrow, and no line is as long as that.
                 if "straddl" in str(error):
-                    raise _open_quotation() from None
+                    raise _open_quotation(_place_of_last_row(path, source)) from None
                 raise
-            yield table
+            if table.column(0)[-1].as_py() != _END.encode():
+                raise _open_quotation(_place_of_last_row(path, source))
+            yield table.slice(0, len(table) - 1)
         return
     reader = _RowReader(source, names, columns)
     for lines in _row_lines(path, source):
@@ -352,10 +359,11 @@ def _short_lines(content: bytes, *, line_is_row: bool) -> bytes:
 def _parse(
     rows: bytes, names: list[str], columns: list[str], source: Source, *, line_is_row: bool
 ) -> pa.Table:
+    end = b"" if line_is_row else b"\n" + _delimiter(source).join([_END] * len(names)).encode()
     return pyarrow.csv.read_csv(
         # After a blank line, which is no row: at the very start pyarrow would drop a byte order
         # mark, which here stood after white space and belongs to its cell.
-        pa.py_buffer(b"\n" + rows),
+        pa.py_buffer(b"\n%b%b" % (rows, end)),
         read_options=pyarrow.csv.ReadOptions(column_names=names),
         parse_options=pyarrow.csv.ParseOptions(
             delimiter=_delimiter(source), newlines_in_values=not line_is_row
@@ -388,12 +396,33 @@ def _content(data: bytes, source: Source) -> bytes:
     return data
 
 
+def _without_footer(data: bytes, source: Source) -> bytes:
+    if not source.footer:
+        return data
+    lines = data.splitlines(keepends=True)
+    filled = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
+    return b"".join(lines[: filled[-source.footer]]) if len(filled) >= source.footer else b""
+
+
+def _place_of_last_row(path: Path, source: Source) -> str:
+    """Return the first line of a file's last row, or of the first one with too long a cell."""
+    # Comments become blank lines, so that each line keeps its number.
+    content = _file_content(path, source)
+    data = b"\n".join(_content(line, source) for line in content.splitlines())
+    lines = _without_footer(data, source).decode("latin-1").split("\n")[source.header_row - 1 :]
+    rows = csv.reader((f"{line}\n" for line in lines), delimiter=_delimiter(source))
+    start = end = 0
+    try:
+        for _ in rows:
+            start, end = end, rows.line_num
+    except csv.Error:
+        start = end
+    return f"from line {source.header_row + start} on"
+
+
 def _without_header(data: bytes, source: Source) -> bytes:
     """Return the lines between the names, which may contain quoted line ends, and the footer."""
-    if source.footer:
-        lines = data.splitlines(keepends=True)
-        filled = [place for place, line in enumerate(lines) if line.strip(b"\r\n")]
-        data = b"".join(lines[: filled[-source.footer]]) if len(filled) >= source.footer else b""
+    data = _without_footer(data, source)
     if source.header:
         return data
     # Latin-1 gives every byte one character, so that positions are those of the bytes.
