@@ -228,7 +228,7 @@ class Account:
             **amounts,
         )
 
-    def raised(
+    def with_changed_limits(
         self,
         *,
         total: Fraction | None,

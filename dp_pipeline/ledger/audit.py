@@ -43,7 +43,7 @@ class Audit:
         """Return the account of a population after all ledger rows so far; KeyError without one."""
         return self._accounts[population]
 
-    def reserved(self, key: str) -> Entry:
+    def reservation(self, key: str) -> Entry:
         """Return the ledger row that reserved the release with a key; KeyError without one."""
         return self._reserved[key]
 

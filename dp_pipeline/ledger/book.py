@@ -162,7 +162,7 @@ class Book:
         from dp_pipeline.ledger.journal import newest
         from dp_pipeline.ledger.view import Page
 
-        with self.mending() as (connection, tip):
+        with self.exclusive_transaction() as (connection, tip):
             page = Page(connection, head=tip, of=str(self))
             yield page
             # A trigger of somebody else may have swallowed a row: then nothing would be paid.
@@ -173,7 +173,7 @@ class Book:
                 )
 
     @contextmanager
-    def mending(self) -> Iterator[tuple[Connection, Tip]]:
+    def exclusive_transaction(self) -> Iterator[tuple[Connection, Tip]]:
         """Open an exclusive transaction on unchecked rows, then move the head to the newest row.
 
         The pair has the connection, and the row that the head named before.

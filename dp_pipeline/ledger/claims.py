@@ -61,11 +61,11 @@ class Claim:
         """Store all new claims of the population, or raise DeclarationError and store none."""
         reason = self.distinct_population
         facts = {} if reason is None else {"distinct_population": reason}
-        for source in self.new(page, page.require_account(self.population).purpose):
+        for source in self.find_new_sources(page, page.require_account(self.population).purpose):
             draft = Draft(event="source", population=self.population, source=source, facts=facts)
             page.append(draft)
 
-    def new(self, view: View, purpose: str) -> list[str]:
+    def find_new_sources(self, view: View, purpose: str) -> list[str]:
         """Return the sources that the population does not hold yet; write nothing.
 
         purpose   of the population's account, whether it is open or not

@@ -148,10 +148,10 @@ def _copy(old: Connection, new: Connection) -> None:
         new.execute(insert(entries), dict(row))
         if children:
             new.execute(insert(spends), [dict(child) for child in children])
-        sent.append((row["sequence"], journal.stored_bytes(row, children)))
+        sent.append((row["sequence"], journal.stored_digest(row, children)))
     new.execute(insert(state), [dict(row) for row in old.execute(select(state)).mappings()])
     arrived = [
-        (row["sequence"], journal.stored_bytes(row, children))
+        (row["sequence"], journal.stored_digest(row, children))
         for row, children in journal.rows(new)
     ]
     for row_sent, row_arrived in zip(sent, [*arrived, None], strict=False):

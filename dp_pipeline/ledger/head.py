@@ -243,7 +243,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     A new key would sample other rows of the same persons, who paid for one sample.
     """
     key = _read(_path(folder, population=population), population=population)
-    if commit(key) != commitment:
+    if commit_to_key(key) != commitment:
         raise Damaged(
             f"The key of population {population} in {folder} is not the key that its account was "
             "opened with: put back a copy of the keys"
@@ -251,7 +251,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     return key
 
 
-def commit(key: bytes) -> str:
+def commit_to_key(key: bytes) -> str:
     """Return a cryptographic commitment to a key, which identifies but does not reveal it."""
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 

@@ -161,7 +161,7 @@ def _children(connection: sa.Connection, query: sa.Select[Any]) -> dict[int, lis
     return children
 
 
-def stored_bytes(row: Row, children: Sequence[Row]) -> str:
+def stored_digest(row: Row, children: Sequence[Row]) -> str:
     """Return the SHA-256 of a whole stored row, its hash and spends included, as hex digits."""
     stored = [dict(row), [dict(child) for child in children]]
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()

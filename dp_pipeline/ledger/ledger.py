@@ -74,7 +74,7 @@ class Ledger:
             if opened is None:
                 return None
             account.require_within(opened)
-            return None if claim.new(view, opened.purpose) else opened
+            return None if claim.find_new_sources(view, opened.purpose) else opened
 
         # Asked before every stage, and seldom news: then nobody waits for the lock of all writers.
         as_it_is = self._read(complete, empty=None)
@@ -85,7 +85,7 @@ class Ledger:
             opened = page.state.account(population)
             if opened is None:
                 key = head.ensure_key(self._book.store.keys, population=population)
-                facts = {**account.facts(), "key": head.commit(key)}
+                facts = {**account.facts(), "key": head.commit_to_key(key)}
                 page.append(Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(opened)
@@ -105,7 +105,7 @@ class Ledger:
     ) -> Account:
         """Raise the limits of a population permanently; return the account with the new limits.
 
-        total, per_month, delta_ceiling, each_window   the new limits, as for ``Account.raised``
+        total, per_month, delta_ceiling, each_window   the new limits, as for ``Account.with_changed_limits``
         reason     one line, stored in the row and exported
         by         the user
 
@@ -115,7 +115,7 @@ class Ledger:
         require_line(reason, of=f"reason to raise the ceiling of population {population}")
         require_line(by, of=f"name of who raises the ceiling of population {population}")
         with self._writing_for(population) as page:
-            raised = page.require_account(population).raised(
+            raised = page.require_account(population).with_changed_limits(
                 total=total,
                 per_month=per_month,
                 delta_ceiling=delta_ceiling,
@@ -184,7 +184,7 @@ class Ledger:
         claim = Claim(population, sources, distinct_population)
         # Asked before every use of a snapshot, and seldom news.
         with self._book.reading() as view:
-            is_new = bool(claim.new(view, view.require_account(population).purpose))
+            is_new = bool(claim.find_new_sources(view, view.require_account(population).purpose))
         if is_new:
             with self._book.writing() as page:
                 claim.write(page)
@@ -201,7 +201,7 @@ class Ledger:
         A ledger that does not exist refuses nothing.
         """
         claim = Claim(population, sources, distinct_population)
-        self._read(lambda view: claim.new(view, purpose), empty=list[str]())
+        self._read(lambda view: claim.find_new_sources(view, purpose), empty=list[str]())
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:

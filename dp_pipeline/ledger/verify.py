@@ -33,7 +33,7 @@ from dp_pipeline.ledger.journal import (
     rows,
     spends,
     state,
-    stored_bytes,
+    stored_digest,
     write,
 )
 from dp_pipeline.ledger.reservation import FOREIGN
@@ -110,7 +110,7 @@ class _CheckedRows:
     @property
     def digests(self) -> dict[int, str]:
         """The SHA-256 of the bytes of every invalid row, by its number."""
-        return {row["sequence"]: stored_bytes(row, children) for row, children in self.strays}
+        return {row["sequence"]: stored_digest(row, children) for row, children in self.strays}
 
     @property
     def as_error(self) -> Damaged:
@@ -179,7 +179,7 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
     """
     require_line(reason, of="reason")
     require_line(by, of="name of who restores the ledger")
-    with book.mending() as (connection, head):
+    with book.exclusive_transaction() as (connection, head):
         result = _check_rows(connection, head=head)
         _require_strays(result, strays)
         drafts = list(_charges(result)) or [Draft("restored", "")]
@@ -219,7 +219,7 @@ def _charges(result: _CheckedRows) -> Iterator[Draft]:
         yield _in_place_of(row, children, state=result.verification.state)
         if row["key"] in unfinished:
             unfinished.remove(row["key"])
-            reserved = result.verification.audit.reserved(row["key"])
+            reserved = result.verification.audit.reservation(row["key"])
             yield Draft.of(reserved, "dead", facts={"reason": FOREIGN})
 
 
@@ -236,7 +236,7 @@ def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
     is_charged = sums is not None and is_charge
     facts = {
         "row": str(row["sequence"]),
-        "bytes": stored_bytes(row, children),
+        "bytes": stored_digest(row, children),
         "content": canonical([row, children])[:_MAX_CONTENT],
     }
     if is_charged and sums:

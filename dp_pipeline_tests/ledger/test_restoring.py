@@ -13,7 +13,7 @@ from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.ledger.head import Draft, Head, Tip, digest
-from dp_pipeline.ledger.journal import rows, stored_bytes, write
+from dp_pipeline.ledger.journal import rows, stored_digest, write
 from dp_pipeline.ledger.state import State, StateKey, StateValue
 from dp_pipeline.ledger.view import write_state
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Behind, Place
@@ -54,7 +54,7 @@ def named(ledger: Ledger) -> dict[int, str]:
 def stored(ledger: Ledger) -> dict[int, str]:
     """The digests of the bytes of all rows, by number."""
     with ledger._book.auditing() as (connection, _):
-        return {row["sequence"]: stored_bytes(row, children) for row, children in rows(connection)}
+        return {row["sequence"]: stored_digest(row, children) for row, children in rows(connection)}
 
 
 def test_a_strange_row_is_taken_out_charged_and_named(busy: Ledger, behind: Behind):
