@@ -128,7 +128,8 @@ class Account:
 
     @property
     def total_delta(self) -> Fraction:
-        """The bound of the δ of all releases: that of the conversion from ρ, plus all charges' δ.
+        """The largest δ of all releases together: that of the conversion from ρ, if the account is
+        in ρ, plus ``delta_ceiling``.
 
         *Proof.* A charge with a δ of its own is (ε, δ)-private, so δ-approximate ε²/2-zCDP. In pure
         ε, charges compose to (Σε, Σδ). In ρ they compose to Σδ-approximate Σρ-zCDP, which
@@ -139,7 +140,8 @@ class Account:
 
     @property
     def delta_limit(self) -> Fraction | None:
-        """The limit of the sum of the charges' δ, in total or in each window; None: no limit."""
+        """The limit of the sum of the charges' δ, in total or in each window; 0 where only ε is
+        limited, None where nothing is."""
         if self.ceiling is None and self.each_window is None and self.delta_ceiling is None:
             return None
         return self.delta_ceiling or Fraction(0)
@@ -175,7 +177,8 @@ class Account:
                 )
 
     def facts(self) -> dict[str, str]:
-        """Return the account as texts by name, without its population, for a ledger row."""
+        """Return the account, without its population, as texts by name of the field, for a ledger
+        row."""
         facts = {
             "unit": self.unit,
             "relation": self.relation,
@@ -187,9 +190,9 @@ class Account:
         return facts if self.delta is None else {**facts, "delta": delta_text(self.delta)}
 
     def limits(self) -> dict[str, str]:
-        """Return the ceiling and all other limits that are set as texts by name, for a ledger row.
+        """Return the ceiling, and each other limit that is set, as texts by name, for a ledger row.
 
-        Without a ceiling its text is "none". Limits in ρ are those of an account in ρ alone.
+        Without a ceiling its text is "none". An account in ρ has its limits in ε and in ρ.
         """
         facts = {}
         for name, limit in CONVERTED.items():
@@ -203,7 +206,8 @@ class Account:
 
     @classmethod
     def from_facts(cls, population: str, facts: Mapping[str, str]) -> Account:
-        """Return an account from the texts of ``facts()``; KeyError or ValueError for others."""
+        """Return the account whose ``facts()`` are these texts; KeyError, ValueError or
+        DeclarationError for texts of no account."""
         is_pure = facts["currency"] == PURE.name
         amounts = dict[str, Fraction | None]()
         for name, limit in CONVERTED.items():
@@ -240,11 +244,12 @@ class Account:
 
         total          the ceiling of ε; None only where none is set, as each window has a limit
         per_month      the limit of a month, higher or lower; None: no limit
-        delta_ceiling, each_window   None: as they are
+        delta_ceiling, each_window   None: unchanged
 
         Where rows are partitioned into windows, a missing total or limit of each window may be
-        added, and stays. Raises DeclarationError for a lower ceiling, of ε or of δ, for an account
-        without one or without windows, and where nothing would change.
+        added, and stays. Raises DeclarationError for a lower ceiling, of ε or of δ, or a lower
+        limit of each window; for a ceiling of an account without one, or a limit of each window of
+        an account without windows; and for no change.
         """
         delta_ceiling = self.delta_ceiling if delta_ceiling is None else delta_ceiling
         each_window = self.each_window if each_window is None else each_window
@@ -272,11 +277,12 @@ class Account:
         return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
 
     def with_windows(self, declared: Account) -> Account:
-        """Return an account without windows with the windows, unit and limits of ``declared``.
+        """Return a copy of this account, which has no windows, with the windows, unit and limits of
+        ``declared``.
 
-        Each window then has a limit; only where it protects a person's rows of one window may the
-        total go. Raises DeclarationError for an account with windows, for a unit that the earlier
-        one does not cover (``times_in_windows``), and for a lower ceiling, of ε or of δ.
+        The total may be left out only where the account protects a person's rows of one window.
+        Raises DeclarationError for an account that has windows, or differs in more; for a unit that
+        the earlier unit does not cover (``times_in_windows``); and for a lower ceiling, of ε or δ.
         """
         of = f"population {self.population}"
         if self.windows or not declared.windows:
@@ -318,10 +324,11 @@ class Account:
     def require_room_for_earlier(
         self, opened: Account, spent: Fraction, *, delta: Fraction
     ) -> Fraction:
-        """Return the ε or ρ that each window counts of what was spent before windows.
+        """Return the ε or ρ that each window counts for what was spent before there were windows:
+        ``spent`` times ``times_in_windows``.
 
         opened   the account before it has windows
-        spent    ε or ρ that it has spent, to be multiplied by ``times_in_windows``
+        spent    ε or ρ that it has spent
         delta    what it has spent of the charges' own δ
 
         Raises DeclarationError where that is more than one window may cost, and for a δ where the
@@ -365,10 +372,11 @@ class Account:
             )
 
     def require_within(self, opened: Account) -> None:
-        """Raise DeclarationError unless this declaration agrees with the open account.
+        """Raise DeclarationError unless this declared account agrees with the open one; its limits
+        may be lower.
 
-        Declared limits may be lower. The message has both values of every field that differs, or of
-        every limit that is higher than the account's.
+        The message has both values of every field that differs, or of every limit that is higher
+        than the open account's.
         """
         if self.windows and not opened.windows:
             opened.with_windows(self)  # Where no windows can be added, this says why.
@@ -397,7 +405,8 @@ class Account:
             )
 
     def difference_from(self, opened: Account) -> str:
-        """Return a sentence on declared limits that differ from the open account's, or ""."""
+        """Return a sentence with the limits of this declared account that differ from the open
+        one's; "" if none differs."""
         names = [name for name in _DECLARED_LIMITS if getattr(self, name) != getattr(opened, name)]
         if not names:
             return ""
@@ -415,9 +424,11 @@ class Account:
 
 
 def times_in_windows(opened: Account, unit: str) -> int:
-    """Return the factor (1, 2 or 4) by which each new window counts what was spent before windows.
+    """Return the factor (1, 2 or 4) by which each window counts what was spent before there were
+    windows.
 
-    unit   what is protected from now on, in words
+    opened   the account before it has windows
+    unit     what is protected from now on, in words
 
     *Proof.* Let D and D' differ in what one person has in one window, W. Where one row was and is
     protected, W is that row, and D and D' were neighbours before: once. Where all rows of a person

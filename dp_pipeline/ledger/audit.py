@@ -14,7 +14,7 @@ _EVERYWHERE = ""
 
 
 def sums_to_charge(spends: tuple[SpendRow, ...], *, nano: int) -> bool:
-    """Return whether the spends' ε add up to a charge of ``nano`` billionths, rounded up.
+    """Return whether the sum of the spends' ε or ρ, rounded up to billionths, is ``nano``.
 
     A charge is ⌈ε·10⁹⌉, so ε itself is known only up to that rounding: the sum
     is compared after the same rounding, once, and not spend by spend.
@@ -40,11 +40,12 @@ class Audit:
         self._ended: set[str] = set()
 
     def account(self, population: str) -> Account:
-        """Return the account of a population after all ledger rows so far; KeyError without one."""
+        """Return the account of a population after the ledger rows taken so far; KeyError if it was
+        not opened."""
         return self._accounts[population]
 
     def reservation(self, key: str) -> Entry:
-        """Return the ledger row that reserved the release with a key; KeyError without one."""
+        """Return the ledger row that reserved the release with a key; KeyError if none did."""
         return self._reserved[key]
 
     def take(self, entry: Entry) -> None:
@@ -223,7 +224,7 @@ def _delta_of(entry: Entry) -> Fraction:
 
 
 def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool) -> bool:
-    """Return whether a limit was lowered, removed, or added where that is not allowed."""
+    """Return whether a limit was lowered, removed, or added without ``may_be_added``."""
     if old is None:
         return new is not None and not may_be_added
     return new is None or new < old

@@ -53,7 +53,8 @@ class Balance:
 
     @property
     def remaining(self) -> Fraction | None:
-        """The least of the amounts left in total and in ``window``; None: neither has a limit."""
+        """The smaller of the amounts left in total and in ``window``, whatever the month; None:
+        neither has a limit."""
         amounts = [] if self.ceiling is None else [self.ceiling - self.spent]
         if self.window_remaining is not None:
             amounts.append(self.window_remaining)
@@ -68,7 +69,7 @@ class Balance:
 
     @property
     def month_remaining(self) -> Fraction | None:
-        """The amount left this month, at most ``remaining``; None without a limit for months."""
+        """The amount left in ``month``, at most ``remaining``; None without a limit per month."""
         if self.per_month is None:
             return None
         amount = self.per_month - self.month_spent
@@ -76,7 +77,8 @@ class Balance:
 
     @property
     def delta_summary(self) -> str:
-        """A phrase with the δ spent, and left and allowed where it has a limit; empty without δ."""
+        """A phrase with the δ that is spent and, under a limit, the δ that is left and the limit;
+        empty if no δ is spent or allowed."""
         if not self.delta_ceiling and not self.delta_spent:
             return ""
         if self.delta_ceiling is None:
@@ -86,7 +88,7 @@ class Balance:
         return f"spent {float_text(self.delta_spent)}, left {remaining}, ceiling {ceiling}"
 
     def require_charge(self, charge: Charge) -> None:
-        """Raise BudgetExceeded if any limit, of ε, ρ or δ, leaves too little for a charge."""
+        """Raise BudgetExceeded if any limit, of ε, ρ or δ, leaves less than a charge needs."""
         self.require_budget(
             Fraction(charge.nano_epsilon, NANO),
             release=charge.what,
@@ -104,11 +106,13 @@ class Balance:
         delta: Fraction = Fraction(0),
         windows: int = 1,
     ) -> None:
-        """Raise BudgetExceeded if too little of ε, ρ or δ is left in total, this month or a window.
+        """Raise BudgetExceeded if less than a charge needs is left in total, in ``month``, in
+        ``window`` or of δ.
 
         amount, delta      the charge in ε or ρ, and its own δ
         release, account   their names, for the message
-        windows            number of windows that are each charged the amount
+        windows            number of windows that are each charged the amount; in total and in the
+                           month it counts once for each
         """
         total = amount * windows
         parts = [
@@ -147,7 +151,8 @@ def balance_of(
 
     month    the calendar month that ``month_spent`` is about, not before the newest charged one
     blocks   name → sums of each requested window; the balance shows the one with most spent
-    delta_blocks   the same of the windows whose δ counts, where rows of one window are protected
+    delta_blocks   name → sums of each window whose δ counts, where the account protects a person's
+             rows of one window; the balance shows the one with most δ
     """
     if account is None or sums is None:
         return Balance(ceiling=None, spent=Fraction(0), month=month)
@@ -181,7 +186,7 @@ def this_month() -> str:
 
 
 def no_account(population: str) -> DeclarationError:
-    """Return the error for a population that has no account."""
+    """Return, do not raise, the error for a population that has no account."""
     return DeclarationError(
         f"population {population}: no account was opened in this ledger: "
         "`dp-pipeline run` of one of its data sets opens it"

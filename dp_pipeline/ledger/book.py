@@ -56,23 +56,24 @@ class Store(Protocol):
         """
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Hold the lock of all writers until the block ends, even after a commit."""
+        """Hold the lock that only one writer of the ledger can have, until the block ends."""
 
     def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
         """Open one transaction, committed and on the disk when the block ends.
 
-        A reader has one consistent view and waits for nobody; a writer needs the lock of all
-        writers. PipelineError for another stored format.
+        A reader has one consistent view and waits for nobody; a writer must be in a block of
+        ``exclusive``. PipelineError for another stored format.
         """
 
     def holding(self, key: str) -> AbstractContextManager[RequireLock]:
-        """Hold the lock of one release, after waiting for another process or thread with it."""
+        """Hold the lock of one release, after waiting for its other holders; yield a function that
+        raises ReservationOver if the lock was lost."""
 
     def sweep_locks(self) -> int:
         """Remove the lock files of releases that nobody holds; return their number."""
 
     def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged where tables and indexes disagree."""
+        """Raise Damaged if an index of the database contradicts its table."""
 
 
 def require_format(stored: int, *, of: str) -> None:
@@ -119,7 +120,8 @@ class Book:
 
     @contextmanager
     def reading(self) -> Iterator[View]:
-        """Open a consistent view of checked rows, or that of ``consistent_view``; wait for none."""
+        """Yield a consistent view of the ledger, checked against its head, or the view of an
+        enclosing ``consistent_view``; wait for no writer."""
         view = self._current_view()
         if view is not None:
             yield view
@@ -132,7 +134,8 @@ class Book:
 
     @contextmanager
     def consistent_view(self) -> Iterator[None]:
-        """Let every ``reading`` in the block see the ledger at one moment; refuse writing there."""
+        """Let every ``reading`` in the block see the ledger at the moment of its beginning; to
+        write there raises RuntimeError."""
         if not self.exists():
             yield
             return
@@ -145,9 +148,10 @@ class Book:
 
     @contextmanager
     def auditing(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open a transaction that reads unchecked rows, with the row that the head names.
+        """Yield the connection of a read transaction on unchecked rows, and the row that the head
+        names.
 
-        The caller compares the two by ``require_head``, so that a fault of a row is reported first.
+        The caller checks the rows, then calls ``require_head``: a fault of a row is reported first.
         """
         tip = self._tip()
         with self.store.transaction(writing=False) as connection:
@@ -155,8 +159,10 @@ class Book:
 
     @contextmanager
     def writing(self) -> Iterator[Page]:
-        """Open an exclusive transaction on checked rows, then move the head to the newest row.
+        """Yield a page, checked against the head, to append rows to in an exclusive transaction;
+        after its commit move the head to the newest row.
 
+        Damaged, and nothing is committed, if the database has not stored what was appended.
         RuntimeError inside a block of ``consistent_view``.
         """
         from dp_pipeline.ledger.journal import newest
@@ -174,9 +180,10 @@ class Book:
 
     @contextmanager
     def exclusive_transaction(self) -> Iterator[tuple[Connection, Tip]]:
-        """Open an exclusive transaction on unchecked rows, then move the head to the newest row.
+        """Yield the connection of an exclusive transaction, whose rows are unchecked but for that
+        of the head, and the row that the head names; after the commit move the head to the newest.
 
-        The pair has the connection, and the row that the head named before.
+        RuntimeError inside a block of ``consistent_view``.
         """
         from dp_pipeline.ledger.journal import newest
 

@@ -58,7 +58,8 @@ class Claim:
     distinct_population: str | None = None
 
     def write(self, page: Page) -> None:
-        """Store all new claims of the population, or raise DeclarationError and store none."""
+        """Append a ledger row for each new source of the population; DeclarationError, and none is
+        appended, if it may not claim one of the sources."""
         reason = self.distinct_population
         facts = {} if reason is None else {"distinct_population": reason}
         for source in self.find_new_sources(page, page.require_account(self.population).purpose):
@@ -68,7 +69,7 @@ class Claim:
     def find_new_sources(self, view: View, purpose: str) -> list[str]:
         """Return the sources that the population does not hold yet; write nothing.
 
-        purpose   of the population's account, whether it is open or not
+        purpose   "release" or "benchmark": that of its account, whether it is open or not
 
         DeclarationError for a source that it may not claim.
         """
@@ -87,7 +88,8 @@ class Claim:
         return new
 
     def _require_public(self, view: View, claims: Claims) -> None:
-        """Raise DeclarationError if a benchmark would show rows of a release population."""
+        """Raise DeclarationError if this benchmark's account was opened for releases, or a release
+        population holds one of its sources."""
         account = view.state.account(self.population)
         if account is not None and account.purpose == "release":
             raise DeclarationError(
@@ -110,7 +112,7 @@ class Claim:
             )
 
     def _require_own(self, view: View, new: Sequence[str], claims: Claims) -> None:
-        """Raise DeclarationError if another population holds a source and no reason is given."""
+        """Raise DeclarationError if another population holds one of the new sources."""
         overlap = _overlap(new, [claim for claim in claims if claim[1] != self.population])
         if overlap is not None:
             source, holder = overlap
@@ -124,7 +126,8 @@ class Claim:
 
 
 def _overlap(sources: Sequence[str], claims: Claims) -> tuple[str, str] | None:
-    """Return the first claimed source, as named in messages, and its holder; None: all are free."""
+    """Return the first of ``sources`` that a claim covers, as messages name it, and its holder;
+    None: no claim covers any."""
     overlap = first_overlap(sources, [source for source, _ in claims])
     if overlap is None:
         return None

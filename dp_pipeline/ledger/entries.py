@@ -12,7 +12,8 @@ from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
 
 
 def require_line(text: str, *, of: str) -> None:
-    """Raise DeclarationError unless ``text``, called ``of``, is one line of printable text."""
+    """Raise DeclarationError unless ``text``, called ``of``, is one printable line, not empty and
+    without outer spaces."""
     if not isinstance(text, str) or not text.strip():
         raise DeclarationError(f"The {of} must be text of one letter or more, not {text!r}")
     if text != text.strip():
@@ -22,7 +23,8 @@ def require_line(text: str, *, of: str) -> None:
 
 
 def require_text(text: str, *, of: str) -> None:
-    """Raise DeclarationError for a text that no database can store: with NUL or lone surrogates."""
+    """Raise DeclarationError unless ``text``, called ``of``, is text that a database can store: not
+    empty, without NUL and lone surrogates."""
     if not isinstance(text, str) or not text:
         raise DeclarationError(f"The {of} must be text of one letter or more, not {text!r}")
     if "\0" in text:
@@ -32,8 +34,8 @@ def require_text(text: str, *, of: str) -> None:
 
 
 def to_single_line(text: str) -> str:
-    """Return a text as one printable line: other letters become question marks, spaces one space;
-    an empty text becomes "no reason given"."""
+    """Return a text as one line: each run of white space becomes one space, each unprintable letter
+    a question mark; an empty text becomes "no reason given"."""
     line = " ".join(str(text).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line) or "no reason given"
 
@@ -65,15 +67,15 @@ class Charge:
     kind          "dp", or "not-dp" for a publication without any ε
     nano_epsilon  ⌈ε·10⁹⌉, or ⌈ρ·10⁹⌉ of an account that counts in ρ; 0 exactly if ``kind``
                   is "not-dp"
-    what          the words for messages: "trips/dpqt_kmeans at ε=0.1"
+    what          name of the release for messages: "trips/dpqt_kmeans at ε=0.1"
     facts         everything else to be stored, all text: snapshot, parameters, run id, …
     currency      what ``nano_epsilon`` is counted in; that of the account, or it is refused
     delta         its own δ, which the account adds up: that of the discovery of levels; 0: none.
                   Stored among the facts
-    blocks        the windows whose rows it pays for, each once and sorted, where the account has
-                  windows; none elsewhere. Stored among the facts
+    blocks        names of the windows whose rows it pays for, each once and sorted, where the
+                  account has windows; () elsewhere. Stored among the facts
 
-    Raises DeclarationError for anything else.
+    Raises DeclarationError for other values.
 
     >>> Charge("0f" * 32, "trips", "dp", 100_000_000, "trips/grid at ε=0.1", {}).nano_epsilon
     100000000
@@ -179,7 +181,8 @@ class SpendRow:
 
 
 def require_key(key: str, *, of: str = "release key") -> None:
-    """Raise DeclarationError unless a key, which names a lock file, is lower-case hexadecimal."""
+    """Raise DeclarationError unless a key, which names a lock file, is 16 to 128 lower-case
+    hexadecimal digits."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         raise DeclarationError(
             f"The {of} must be 16 to 128 lower-case hexadecimal digits, not {key!r}"
@@ -203,7 +206,7 @@ class Entry:
     kind          "dp" or "not-dp" of the release; None on rows about the account alone
     nano_epsilon  the charge of this row, nano-ρ where the account counts in ρ; 0 but for reserve
                   rows, and restored ones in the place of what looked like a charge
-    what          the words of the release
+    what          name of the release, as in ``Charge``; of a restored row, which row it replaces
     facts         everything else, all text
     previous      hash of the row before
     hash          hash over all of these and the spends
@@ -233,7 +236,7 @@ class Entry:
 
     @property
     def is_charge(self) -> bool:
-        """Whether the row charges an account, even by 0, as those that reserve a release do."""
+        """Whether the row charges an account for a release, also by 0 for one without ε."""
         return self.kind is not None and self.event in CHARGING
 
 
@@ -265,8 +268,8 @@ def _fraction(text: object) -> Fraction:
 
 
 def delta_of(facts: Mapping[str, str]) -> Fraction:
-    """Return the δ of a charge from the facts of its ledger row, 0 without one; Damaged for an
-    invalid text."""
+    """Return the own δ of a charge, from the facts of its ledger row; 0 if it has none, Damaged if
+    the text is invalid."""
     try:
         return _fraction(facts.get(DELTA, "0"))
     except (TypeError, ValueError, ZeroDivisionError):
@@ -282,8 +285,8 @@ def _are_blocks(blocks: Sequence[str]) -> bool:
 
 
 def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of the windows that a charge pays for from the facts of its ledger row, ()
-    without windows; Damaged for an invalid text."""
+    """Return the names of the time windows that a charge pays for, from the facts of its ledger
+    row; () if it names none, Damaged if the text is invalid."""
     text = facts.get(BLOCKS)
     if text is None:
         return ()
@@ -297,7 +300,7 @@ def blocks_of(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
-    """Return a charge in billionths multiplied by the number of its windows (at least 1).
+    """Return a charge in billionths of ε or ρ times the number of its windows (at least 1).
 
     This product is what the charge adds to the sums of the account and of the month.
 
@@ -313,7 +316,8 @@ def charge_in_all_windows(nano_epsilon: int, blocks: Sequence[str]) -> int:
 
 
 class DeadRelease(PipelineError):
-    """Raised for a charged release whose answers are lost, or that a person gave up."""
+    """Raised for a charged release that can never be complete: its answers are lost, or a person
+    gave it up."""
 
 
 class ReservationOver(PipelineError):

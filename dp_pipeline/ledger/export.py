@@ -55,9 +55,10 @@ _FACTS = {
 def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     """Return the public lines of a ledger, oldest first, each with the lines of its spends.
 
-    Lines are about accounts that were opened, raised or partitioned into windows; releases with
-    their charges and the sum of their population so far; snapshots that were deleted; reasons why
-    persons of a shared source are others; and foreign rows that were taken out of the ledger.
+    A line, text by name of ``COLUMNS``, is about an account that was opened, raised or partitioned
+    into windows; a release with its charge and its population's sum so far; snapshots that were
+    deleted; a reason why persons of a shared source are others; or a foreign row that was taken out
+    of the ledger.
     Raises Damaged for a row that the ledger could not have written.
     """
     rows = list(entries)
@@ -142,7 +143,7 @@ _MEND = "name a database without foreign triggers in DP_PIPELINE_LEDGER, and mov
 
 
 def _copy(old: Connection, new: Connection) -> None:
-    """Copy every row in order; raise Damaged if a copied row differs from its original."""
+    """Copy all rows of the three tables; raise Damaged if a copy differs from its original."""
     sent = []
     for row, children in journal.rows(old):
         new.execute(insert(entries), dict(row))

@@ -35,7 +35,7 @@ _REFUSAL = "the ledger is append-only"
 
 @dataclass(frozen=True)
 class Guard:
-    """A database trigger that refuses a change of a table.
+    """A database trigger that refuses one kind of change of a table.
 
     event       INSERT, UPDATE, DELETE or TRUNCATE
     condition   SQL condition of the refused rows, in both dialects; empty: every statement
@@ -49,7 +49,8 @@ class Guard:
     def statements(self, dialect: str, schema: str = "") -> Iterator[str]:
         """Yield the SQL statements that create the trigger.
 
-        schema   on a server, that of the tables, so that no temporary tables are read instead
+        dialect   "sqlite" or "postgresql"
+        schema    on a server, that of the tables, so that no temporary tables are read instead
         """
         if dialect == "sqlite":
             when = f"WHEN {self.condition} " if self.condition else ""
@@ -79,7 +80,7 @@ class Guard:
 
     @property
     def catalogue_row(self) -> tuple[str, str, int, str]:
-        """The row of this trigger in the server's catalogue, in the columns of ``_CATALOGUE``."""
+        """The trigger as the server's catalogue describes it: name, table, type bits and body."""
         level = _EACH_ROW if self.condition else 0
         return self.name, self.table, _BEFORE | level | _EVENTS[self.event], self.body
 
@@ -129,7 +130,8 @@ _GUARDS: Final = (
 
 
 def guards_of(dialect: str) -> tuple[Guard, ...]:
-    """Return all triggers for an SQL dialect; SQLite has no TRUNCATE."""
+    """Return all triggers of a ledger in an SQL dialect, "sqlite" or "postgresql"; SQLite has no
+    TRUNCATE."""
     return tuple(guard for guard in _GUARDS if dialect != "sqlite" or guard.event != "TRUNCATE")
 
 
@@ -144,7 +146,8 @@ def create_guards(connection: Connection) -> None:
 
 
 def drop_guards(connection: Connection) -> None:
-    """Drop all triggers of the ledger's tables; on a server, only the owner of the tables may."""
+    """Drop all triggers of the ledger's tables, also foreign ones; on a server, only the owner of
+    the tables may."""
     quoted = connection.dialect.identifier_preparer.quote_identifier
     for name, table in _triggers(connection):
         on = "" if connection.dialect.name == "sqlite" else f" ON {table}"
@@ -175,8 +178,8 @@ _LIMITS = text(
 
 
 def guard_faults(connection: Connection) -> list[str]:
-    """Return a phrase for each difference from the triggers, constraints, indexes and columns of
-    a new ledger, with what mends it; on a server, of triggers and the constraint alone."""
+    """Return a phrase, with its remedy, for each trigger, constraint, index or column that is not
+    as in a new ledger; on a server only triggers and the constraint are compared."""
     own = {guard.name for guard in guards_of(connection.dialect.name)}
     triggers = [name for name, _ in _triggers(connection)]
     added = [name for name in triggers if name not in own]

@@ -39,7 +39,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class Draft:
-    """A ledger row before it has a number and a hash, with the fields of ``Entry``."""
+    """A ledger row that has no number, time and hash yet; its fields are as in ``Entry``."""
 
     event: str
     population: str
@@ -61,7 +61,10 @@ class Draft:
         facts: Mapping[str, str] | None = None,
         spends: Sequence[SpendRow] = (),
     ) -> Self:
-        """Return the draft of a ledger row about the release that ``charge`` pays for."""
+        """Return the draft of a ledger row with an event of the release that ``charge`` is for.
+
+        nano_epsilon   what this row charges: 0 unless it reserves the release
+        """
         return cls(
             event=event,
             population=charge.population,
@@ -76,7 +79,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Tip:
-    """The number and the hash of the newest row of a ledger; 0 for an empty one."""
+    """The number and the hash of the newest row of a ledger; 0 and GENESIS for an empty one."""
 
     sequence: int = 0
     hash: str = GENESIS
@@ -92,7 +95,8 @@ Row = Mapping[str, Any]
 
 
 def digest(row: Row, children: Sequence[Row]) -> str:
-    """Return the SHA-256 of a ledger row without its hash, and of its spends, as hex digits."""
+    """Return the SHA-256 of a ledger row, its hash excluded, and of its spends, as hex digits: what
+    its hash has to be."""
     content = {name: row[name] for name in _COLUMNS}
     content["spends"] = [[child[name] for name in _SPEND_COLUMNS] for child in children]
     return hashlib.sha256(canonical(content).encode("ascii")).hexdigest()
@@ -107,7 +111,7 @@ def canonical(value: object) -> str:
 class Chain:
     """A check of the hashes and numbers of ledger rows, in their order.
 
-    tip   the hash that the next row has to name as that of the row before
+    tip   the hash of the newest row checked, which the next row has to name
 
     >>> Chain().expected_sequence
     1
@@ -118,7 +122,8 @@ class Chain:
         self.tip = GENESIS
 
     def follow(self, row: Row, children: Sequence[Row]) -> None:
-        """Check the next row; raise Damaged if it was changed or is out of order."""
+        """Check the next row and make it the tip; raise Damaged if it was changed or is out of
+        order."""
         number = f"ledger row {self.expected_sequence}"
         if row["sequence"] != self.expected_sequence:
             raise Damaged(f"{number} is missing: the next row is {row['sequence']}")
@@ -152,7 +157,10 @@ def make_folders(folder: Path, *below: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
-    """Hold the lock of a file as ``files.locked`` does; a system error becomes PipelineError."""
+    """Hold the exclusive lock of a file during the block; a system error becomes PipelineError.
+
+    remove   whether to delete the file after the block
+    """
     lock = files.locked(path, remove=remove)
     with file_errors(path):
         lock.__enter__()
@@ -164,7 +172,7 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
 
 
 def sweep_locks(folder: Path) -> int:
-    """Remove the lock files in a folder of releases that nobody holds; return their number."""
+    """Remove those lock files of releases in a folder that nobody holds; return their number."""
     with file_errors(folder):
         # 16 hex digits or more: the lock of all writers has another name.
         return files.sweep_locks(folder, f"{'[0-9a-f]' * 16}*.lock")
@@ -183,7 +191,8 @@ class Head:
 
     @classmethod
     def of(cls, ledger: Path, *, declared: Path | None) -> Self:
-        """Return the head of a ledger's folder: the declared file, or one next to the folder."""
+        """Return the head of the ledger in a folder: the declared file, or one next to the
+        folder."""
         # Resolved: a rename in the place of a link to another disk would bring the head back here.
         return cls(follow_links(declared or ledger.with_name(f"{ledger.name}.head")))
 
@@ -228,7 +237,8 @@ KEY_BYTES = 32
 
 
 def ensure_key(folder: Path, *, population: str) -> bytes:
-    """Return the secret key of a population, and create it at the first call."""
+    """Return the secret key of a population, 32 random bytes; the first call stores it in
+    ``folder``."""
     path = _path(folder, population=population)
     with file_errors(path):
         if not path.exists():
@@ -238,7 +248,8 @@ def ensure_key(folder: Path, *, population: str) -> bytes:
 
 
 def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
-    """Return the secret key of a population's account; Damaged if it is lost or another one.
+    """Return the secret key of a population; Damaged if it is lost or does not match its
+    commitment.
 
     A new key would sample other rows of the same persons, who paid for one sample.
     """

@@ -79,7 +79,7 @@ def create_tables(connection: sa.Connection) -> None:
 
 
 def write_seal(connection: sa.Connection) -> None:
-    """Write the first row of ``state``: the number of the newest row of a new ledger, 0."""
+    """Write the row of the table ``state`` that says that a new ledger has 0 rows."""
     seal = {"kind": "ledger", "population": "", "name": "", "entry": 0, "value": "{}"}
     connection.execute(sa.insert(state), seal)
 
@@ -90,9 +90,9 @@ def current_time() -> str:
 
 
 def write(connection: sa.Connection, draft: Draft, *, after: Tip, time: str, state: str) -> Tip:
-    """Write a ledger row with its spends at the end of the chain; return its number and hash.
+    """Insert a ledger row with its spends at the end of the chain; return its number and hash.
 
-    after   the newest row so far
+    after   the newest row before it
     time    of the new row; not before that of ``after``
     state   the digest of the sums of all rows, the new one included
     """
@@ -134,7 +134,10 @@ def rows(connection: sa.Connection) -> Iterator[tuple[Row, list[Row]]]:
 
 
 def row_of(connection: sa.Connection, sequence: int | None = None) -> tuple[Row, list[Row]] | None:
-    """Return the ledger row with a number, by default the highest, and its spends; None without."""
+    """Return the ledger row with a number and its spends; None if there is no such row.
+
+    sequence   None: the highest number
+    """
     query = sa.select(entries).order_by(entries.c.sequence.desc()).limit(1)
     if sequence is not None:
         query = query.where(entries.c.sequence == sequence)
@@ -162,7 +165,8 @@ def _children(connection: sa.Connection, query: sa.Select[Any]) -> dict[int, lis
 
 
 def stored_digest(row: Row, children: Sequence[Row]) -> str:
-    """Return the SHA-256 of a whole stored row, its hash and spends included, as hex digits."""
+    """Return the SHA-256 of all stored fields of a ledger row, its hash and spends included, as hex
+    digits."""
     stored = [dict(row), [dict(child) for child in children]]
     return hashlib.sha256(canonical(stored).encode("ascii")).hexdigest()
 

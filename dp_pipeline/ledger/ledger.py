@@ -46,7 +46,8 @@ class Ledger:
         self._book = Book(store or SqliteStore(folder), Head.of(folder, declared=head))
 
     def format(self) -> int | None:
-        """Return the number of the stored format, even an unknown one; None without a ledger."""
+        """Return the number of the stored format, even one that this program cannot read; None
+        without a ledger."""
         return self._book.store.format() if self._book.exists() else None
 
     def open_account(
@@ -61,9 +62,9 @@ class Ledger:
         sources   the sources that the population will read, claimed in the same transaction
         distinct_population   why its persons are others than those of another holder
 
-        Lower declared limits are accepted, and the stored ones apply (``Account.difference_from``).
-        Raises DeclarationError for another unit, relation, purpose or delta than the stored, for a
-        higher limit, and as ``claim_source`` does.
+        Lower declared limits are accepted, but the stored ones apply
+        (``Account.difference_from``). Raises DeclarationError for a declaration that disagrees with
+        the open account (``Account.require_within``), and as ``claim_source`` does.
         """
         population = account.population
         claim = Claim(population, sources, distinct_population)
@@ -105,9 +106,9 @@ class Ledger:
     ) -> Account:
         """Raise the limits of a population permanently; return the account with the new limits.
 
-        total, per_month, delta_ceiling, each_window   the new limits, as for ``Account.with_changed_limits``
-        reason     one line, stored in the row and exported
-        by         the user
+        total, per_month, delta_ceiling, each_window   see ``Account.with_changed_limits``
+        reason   one line, stored in the row and exported
+        by       name of the user, stored in the row
 
         Raises DeclarationError for a lower ceiling, for no change, and for a population without an
         account or without a ceiling.
@@ -129,8 +130,8 @@ class Ledger:
         """Partition the rows of a population into windows from now on; return its account.
 
         declared   the account as the file with windows declares it
-        reason     why, in one line; stored in the row, and exported
-        by         who
+        reason     one line, stored in the row and exported
+        by         name of the user, stored in the row
 
         What was spent before counts against every window, as often as ``times_in_windows`` says.
         Raises DeclarationError for a population without an account or with windows, where what it
@@ -153,7 +154,7 @@ class Ledger:
         """Record that rows of a population are about to be deleted; its account stays open.
 
         snapshots   "<data set>/<id>" of each; none may be used again
-        by          the user
+        by          name of the user, stored in the row
 
         Raises DeclarationError for a population without an account.
         """
@@ -196,7 +197,9 @@ class Ledger:
         purpose: str = "benchmark",
         distinct_population: str | None = None,
     ) -> None:
-        """Raise the DeclarationError that ``claim_source`` would for a purpose; write nothing.
+        """Raise the DeclarationError that ``claim_source`` would raise; write nothing.
+
+        purpose   that of the population's account, which need not be open
 
         A ledger that does not exist refuses nothing.
         """
@@ -205,11 +208,12 @@ class Ledger:
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
-        """Charge a release before any row is read; the block holds the lock of the release's key.
+        """Charge a release, unless its key was charged before, and yield its reservation; the block
+        holds the lock of the release's key.
 
-        A second process or thread with the same key waits, and then gets the state "settled". The
-        charge stays whatever happens inside the block. Reserving a key inside its own block waits
-        for ever.
+        Rows are read inside the block only. A second process or thread with the same key waits for
+        its end. The charge stays whatever happens inside. Reserving a key inside its own block
+        waits for ever.
 
         Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError for a population
         without an account or with another currency, and Damaged if the key has another charge.
@@ -236,19 +240,22 @@ class Ledger:
         return self._read(lambda view: view.state.claims(), empty=())
 
     def account(self, population: str) -> Account | None:
-        """Return an account with all raised limits; None if it was never opened."""
+        """Return the account of a population with its current limits; None if it was never
+        opened."""
         return self._read(lambda view: view.state.account(population), empty=None)
 
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
-        """Return the exact amounts that a population has spent and has left.
+        """Return the exact amounts that a population has spent and has left; all zero without an
+        account.
 
-        blocks   the windows to include, where rows are partitioned by time
+        blocks   names of the windows to include, where rows are partitioned into time windows
         """
         nothing = Balance(ceiling=None, spent=Fraction(0), month=this_month())
         return self._read(lambda view: view.balance(population, blocks), empty=nothing)
 
     def blocks(self, population: str) -> dict[str, Fraction]:
-        """Return the sum of charges of every window that was ever charged, by the window's name."""
+        """Return, by name, the ε or ρ spent in each window that was ever charged, including charges
+        that count in every window."""
 
         def spent(view: View) -> dict[str, Fraction]:
             names = view.state.blocks(population)
@@ -258,7 +265,8 @@ class Ledger:
         return self._read(spent, empty={})
 
     def releases(self, population: str) -> int:
-        """Return the number of charges of a population, also unsettled ones and those without ε."""
+        """Return the number of charged releases of a population, including unsettled ones and those
+        without ε."""
         sums = self._read(lambda view: view.state.population(population), empty=None)
         return 0 if sums is None else sums.releases
 
@@ -267,11 +275,12 @@ class Ledger:
         return self._read(lambda view: view.state.populations(), empty=())
 
     def state(self, key: str) -> str | None:
-        """Return "reserved", "interrupted", "settled", "dead", or None for an unknown release."""
+        """Return the state of the release with a key: "reserved", "interrupted", "settled" or
+        "dead"; None if it was never reserved."""
         return self.states([key])[0]
 
     def states(self, keys: Sequence[str]) -> tuple[str | None, ...]:
-        """Return the states of several releases at one moment, in the order of ``keys``."""
+        """Return what ``state`` returns for each of several keys, all at one moment."""
         for key in keys:
             require_key(key)
         return self._read(
@@ -280,30 +289,34 @@ class Ledger:
         )
 
     def consistent_view(self) -> AbstractContextManager[None]:
-        """Let all reads inside the block see the ledger at one moment; refuse writing there."""
+        """Let all reads inside the block see the ledger at the moment of its beginning; to write
+        there raises RuntimeError."""
         return self._book.consistent_view()
 
     def unfinished(self) -> tuple[str, ...]:
-        """Return the keys of all charged releases that have not ended, sorted."""
+        """Return the keys of all reserved releases that are neither settled nor dead, sorted."""
         return self._read(lambda view: view.state.unfinished_keys(), empty=())
 
     def history(self, key: str) -> tuple[Entry, ...]:
-        """Return the ledger rows that reserved and ended a release; empty for an unknown key."""
+        """Return the ledger row that reserved a release and, if it has ended, the row that settled
+        it or says that it is dead; () for an unknown key."""
         require_key(key)
         return self._read(lambda view: view.release(key), empty=())
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
-        """Return all ledger rows in order with their spends, or those of one population."""
+        """Return the ledger rows of one population, or of all, oldest first and with their
+        spends."""
         if population is None:
             return self._read(lambda view: view.entries(), empty=())
         return self._read(lambda view: view.of_population(population), empty=())
 
     def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
-        """Return the rows that charge a population's releases without ε, oldest first."""
+        """Return the ledger rows that reserve the releases of a population that cost no ε, oldest
+        first."""
         return self._read(lambda view: view.not_dp(population), empty=())
 
     def key(self, population: str) -> bytes:
-        """Return the 32 secret random bytes of a population; never export them.
+        """Return the secret key of a population, 32 random bytes; never export it.
 
         Raises DeclarationError for a population without an account, and Damaged if the key is not
         the one that the account was opened with.
@@ -315,7 +328,8 @@ class Ledger:
         return head.read_key(self._book.store.keys, population=population, commitment=commitment)
 
     def verify(self) -> Tip:
-        """Recompute every hash and sum; return the number and hash of the newest ledger row.
+        """Recompute every hash and sum; return the number and hash of the newest ledger row, or
+        ``Tip()`` if the ledger does not exist.
 
         Raises Damaged with the first row that is changed or could not have been written at its
         place (a charge above a limit, an outcome without a reservation, a row older than the one
@@ -355,5 +369,6 @@ class Ledger:
         return verify.restore(self._book, strays or {}, reason=reason, by=by)
 
     def sweep_locks(self) -> int:
-        """Remove the lock files of killed runs; return their number."""
+        """Remove the lock files of releases that nobody holds, left by killed runs; return their
+        number."""
         return self._book.store.sweep_locks() if self._book.exists() else 0

@@ -26,9 +26,10 @@ DRIVER = "postgresql+psycopg2"
 
 
 def parse_postgres_url(text: str, *, of: str) -> URL:
-    """Return the database address that a text contains; DeclarationError for an invalid text.
+    """Return the address of a PostgreSQL database that a text spells, with the driver to use;
+    DeclarationError for an invalid text.
 
-    of   the variable's name, for messages, which never contain the address
+    of   name of the text's variable, for messages, which never contain the address
 
     >>> parse_postgres_url("postgresql://ana:secret@db:5432/budgets", of="X").host
     'db'
@@ -158,11 +159,12 @@ class PostgresStore:
                 before_visible()
 
     def receive(self, copy: Callable[[Connection], None], tip: Tip) -> None:
-        """Create the ledger from existing rows in one transaction, unless it has them already.
+        """Create the ledger from the rows of another one, in one transaction, unless it exists.
 
-        copy   writes all rows, up to ``tip``; the caller holds the locks of the home
+        copy   writes all rows to the new tables; the caller holds the lock of the other's writers
+        tip    the newest of these rows
 
-        Raises PipelineError if the database has a ledger with another newest row.
+        Raises PipelineError if the newest row is then another one, as in a ledger that existed.
         """
         with self._session() as connection:
             self._lock(connection, _WRITERS)
@@ -263,7 +265,8 @@ class PostgresStore:
             yield connection
 
     def _lock(self, connection: Connection, name: str) -> None:
-        """Take a lock until the session ends; PipelineError if the server could lose commits."""
+        """Wait for the server's lock of a name and hold it until the session ends; PipelineError if
+        the server could lose commits."""
         with connection.begin():
             fsync = connection.execute(_LOCK, {"number": _number(name)}).scalar_one()
         if fsync != "on":
@@ -274,7 +277,8 @@ class PostgresStore:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Turn errors of the server or its driver into a PipelineError without the statement."""
+        """Turn errors of the server or its driver inside the block into PipelineError, or Damaged,
+        without the SQL statement."""
         try:
             yield
         except DBAPIError as error:

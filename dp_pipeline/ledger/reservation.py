@@ -48,8 +48,9 @@ class Reservation:
     def settle(
         self, spends: Sequence[entries.SpendRow], *, facts: Mapping[str, str] | None = None
     ) -> None:
-        """Record that the release is complete, with every draw of noise.
+        """Append the ledger row that the release is complete, which ends the reservation.
 
+        spends  all draws of its noise
         facts   stored in the row, such as the digest of the answers
 
         Raises UnbalancedSpends unless the spends sum to the charge (rounded up once to nano-ε), and
@@ -69,7 +70,8 @@ class Reservation:
         self._end(draft, words="is settled already")
 
     def die(self, reason: str) -> None:
-        """Record that the release will never be complete: its charge stays, nobody can resume it.
+        """Append the ledger row that the release is dead, which ends the reservation: its charge
+        stays, and nobody can resume it.
 
         reason   one line, stored in the row
 
@@ -80,7 +82,8 @@ class Reservation:
         self._end(draft, words="is dead")
 
     def leave(self) -> None:
-        """Mark the reservation as ended with its block: ``settle`` and ``die`` raise afterwards."""
+        """End the reservation as its block ends: ``settle`` and ``die`` then raise
+        ReservationOver."""
         self._end_words = self._end_words or "ended with its block"
 
     def _end(self, draft: Draft, *, words: str) -> None:
@@ -104,7 +107,8 @@ class Reservation:
 
 
 def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
-    """Charge a release and return "new", or return the state of an earlier charge of its key.
+    """Charge a release and return "new"; if its key was charged before, return "settled" for a
+    complete release, else "resumed".
 
     The ledger gets a row, unless the state is "settled". Raises BudgetExceeded (nothing is
     written), DeadRelease, DeclarationError for a population without an account or with another
@@ -137,7 +141,7 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
 
 
 def state_of(view: View, key: str) -> str | None:
-    """Return "reserved", "interrupted", "settled" or "dead"; None for an unknown release."""
+    """Return the state of the release with a key, as ``Ledger.state`` does."""
     past = view.release(key)
     return past[-1].event if len(past) > 1 else view.state.unfinished(key)
 
@@ -153,8 +157,8 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 
 
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
-    """Raise DeclarationError if only one of charge and account has windows, or if several windows
-    may cost more than the sum of their charges."""
+    """Raise DeclarationError if only one of account and charge has windows, or if the charge names
+    several windows that may cost more than the sum of their charges."""
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge of a window" if account.windows else "a charge without a window"
         raise DeclarationError(

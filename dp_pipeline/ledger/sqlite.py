@@ -108,7 +108,8 @@ class SqliteStore:
 
     @contextmanager
     def _session(self, begin: str) -> Iterator[Connection]:
-        """Open a transaction whose database errors become PipelineError or Damaged."""
+        """Open a transaction with the SQL statement ``begin``, and commit it after the block;
+        database errors become PipelineError or Damaged."""
         from sqlalchemy.exc import DBAPIError
 
         try:

@@ -66,7 +66,8 @@ class Population:
         return bool(self.facts.get("windows"))
 
     def account(self, population: str) -> Account:
-        """Return the account with its current limits; Damaged if its stored facts were changed."""
+        """Return the account of this population, called ``population``, with its current limits;
+        Damaged if its stored facts are invalid."""
         try:
             return Account.from_facts(population, self.facts)
         except (KeyError, TypeError, ValueError, DeclarationError):
@@ -76,9 +77,9 @@ class Population:
             ) from None
 
     def with_charge(self, record: Record, *, month: str) -> Self:
-        """Return a copy with the charge of one more ledger row added.
+        """Return a copy with the charge of one more ledger row added to its sums.
 
-        month   in which the row was written
+        month   when the row was written: "2026-11"
         """
         earlier = self.month_spent if month == self.month else 0
         delta = delta_of(record.facts)
@@ -121,7 +122,7 @@ class Block:
     delta_spent: str = "0"
 
     def with_charge(self, nano: int, delta: Fraction) -> Self:
-        """Return a copy with one more charge, in nano-ε or nano-ρ, and its δ added."""
+        """Return a copy with ``nano``, in nano-ε or nano-ρ, and ``delta`` added to its sums."""
         return type(self)(self.spent + nano, str(Fraction(self.delta_spent) + delta))
 
 
@@ -140,7 +141,11 @@ _DIGITS = 64
 
 @dataclass(frozen=True)
 class StateValue:
-    """The value of a row of the table ``state``: JSON, and the ledger row that wrote it."""
+    """The value of a row of the table ``state``.
+
+    entry   the number of the ledger row that wrote it
+    value   its content, as JSON
+    """
 
     entry: int
     value: str
@@ -160,11 +165,11 @@ class _Digests:
 
     @property
     def total(self) -> str:
-        """The SHA-256 over all digests."""
+        """The SHA-256 over the digests of all rows, in hex digits."""
         return hashlib.sha256(self._text).hexdigest()
 
     def put(self, key: StateKey, value: StateValue | None) -> None:
-        """Set the value of a key; None removes the key."""
+        """Replace or add the digest of the row with a key; None removes it."""
         sort_key = _sort_key(key)
         position = bisect_left(self._keys, sort_key)
         is_there = position < len(self._keys) and self._keys[position] == sort_key
@@ -205,7 +210,7 @@ class State:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 over all rows of the table, sorted by key."""
+        """The SHA-256 over all rows of the table, sorted by key, in hex digits."""
         if self._digests is None:
             self._digests = _Digests(self.rows)
         return self._digests.total
@@ -220,12 +225,13 @@ class State:
         return self._populations[population]
 
     def account(self, population: str) -> Account | None:
-        """Return an account with its current limits; None if it was never opened."""
+        """Return the account of a population with its current limits; None if it was never
+        opened."""
         sums = self.population(population)
         return None if sums is None else sums.account(population)
 
     def block(self, population: str, name: str) -> Block:
-        """Return the sums of one window, including charges that count in all windows."""
+        """Return the sums of one window, including charges that count in every window."""
         own, sums = self._own_block(population, name), self.population(population)
         if sums is None:
             return own
@@ -268,7 +274,7 @@ class State:
         return tuple(sorted(key.name for key in self._keys("unfinished")))
 
     def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:
-        """Add the next ledger row to the sums; return the keys of the ``state`` rows it changes.
+        """Update the table by the next ledger row; return the keys of the rows that it changes.
 
         sequence, time   number of the ledger row, and its time in ISO 8601
         """
@@ -288,8 +294,8 @@ class State:
     def _changes(
         self, record: Record, *, sequence: int, month: str
     ) -> dict[StateKey, dict[str, Any] | None]:
-        """Return, by key, the new contents of the ``state`` rows that a ledger row changes; None:
-        removed."""
+        """Return, by key, the new contents of the rows that a ledger row changes; None for a row
+        that it removes."""
         event, population, release = record.event, record.population, record.key or ""
         changes: dict[StateKey, dict[str, Any] | None] = {}
         sums, account = self.population(population), StateKey("population", population)
@@ -321,7 +327,10 @@ class State:
 def replace_limits(
     facts: Mapping[str, str], changed: Mapping[str, str], *, also: tuple[str, ...] = ()
 ) -> dict[str, str]:
-    """Return the facts of an account without its limits and ``also``, and all of ``changed``."""
+    """Return the facts of an account with ``changed`` in place of all its limits.
+
+    also   names of further facts that are left out unless ``changed`` has them
+    """
     replaced = (*LIMITS, *also)
     return {**{name: text for name, text in facts.items() if name not in replaced}, **changed}
 

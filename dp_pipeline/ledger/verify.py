@@ -55,8 +55,8 @@ StoredRow = tuple[Row, list[Row]]
 class Verification:
     """A check of all ledger rows in order: their hashes, times, admissibility and sums.
 
-    chain, audit, state   after the rows so far
-    time                  the latest time so far
+    chain, audit, state   the hash chain, recomputed accounts and sums after the rows so far
+    time                  that of the newest row so far
     """
 
     def __init__(self, stored: Iterable[StoredRow] = ()) -> None:
@@ -71,7 +71,8 @@ class Verification:
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
-        """Check and add the next row; raise Damaged if it cannot follow the earlier rows."""
+        """Check the next row and add it to the sums; raise Damaged if the ledger could not have
+        written it here."""
         self.chain.follow(row, children)
         try:
             self._take(entry_from(row, children))
@@ -99,7 +100,7 @@ class _CheckedRows:
     """The result of checking all rows of a ledger up to the first invalid row.
 
     verification   that of the valid rows
-    strays   the rows behind them that the head does not cover, and those with numbers below 1
+    strays   the invalid rows: the first and all after it, and those with numbers below 1
     fault    the reason why the first stray is invalid; None if all rows are valid
     """
 
@@ -109,12 +110,13 @@ class _CheckedRows:
 
     @property
     def digests(self) -> dict[int, str]:
-        """The SHA-256 of the bytes of every invalid row, by its number."""
+        """The ``stored_digest`` of every invalid row, by its number."""
         return {row["sequence"]: stored_digest(row, children) for row, children in self.strays}
 
     @property
     def as_error(self) -> Damaged:
-        """The error for the first invalid row, which names all and the command that restores."""
+        """The error for the first invalid row, whose message names all invalid rows and the command
+        that takes them out."""
         digests = self.digests
         others = list(digests)[1:]
         more = f" and {len(others) - _MAX_ROWS} more" if len(others) > _MAX_ROWS else ""
@@ -224,7 +226,8 @@ def _charges(result: _CheckedRows) -> Iterator[Draft]:
 
 
 def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
-    """Return a row that charges the population of an invalid row the amount that it seems to have.
+    """Return a row in place of an invalid one, which charges its population what it seems to
+    charge.
 
     state   the sums of the valid rows
     """

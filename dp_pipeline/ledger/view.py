@@ -50,7 +50,7 @@ class View:
 
     @property
     def month(self) -> str:
-        """The current calendar month (UTC), such as "2026-11"."""
+        """The calendar month (UTC) of ``now``, such as "2026-11"."""
         return self.now[:7]
 
     def require_account(self, population: str) -> Account:
@@ -63,7 +63,7 @@ class View:
     def balance(self, population: str, blocks: Sequence[str] = ()) -> Balance:
         """Return the amounts that a population has spent and has left; all zero without an account.
 
-        blocks   the windows to include
+        blocks   names of the windows to include
         """
         sums, account = self.state.population(population), self.state.account(population)
         of_blocks = {name: self.state.block(population, name) for name in blocks}
@@ -121,7 +121,8 @@ class View:
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
-        """Return the rows that charge releases without ε, oldest first; Damaged if not all."""
+        """Return the ledger rows that reserve a population's releases without ε, oldest first;
+        Damaged if the index lacks one."""
         rows = [
             row
             for event in CHARGING
@@ -146,7 +147,7 @@ class Page(View):
     """A view of a ledger that can also append rows and update the stored sums."""
 
     def append(self, draft: Draft) -> None:
-        """Append a ledger row, and write the sums that it changes."""
+        """Append a ledger row with the time ``now``, and write the sums that it changes."""
         sequence = self.tip.sequence + 1
         changed = self.state.take(draft, sequence=sequence, time=self.now)
         self.tip = journal.write(
@@ -179,7 +180,7 @@ def _require_as_hashed(stored: tuple[Row, list[Row]] | None, *, of: str) -> None
 
 
 def read_state(connection: Connection) -> State:
-    """Return the contents of the table ``state``, without checking their digest."""
+    """Return the stored table ``state``, without comparing its digest with the newest row's."""
     return State(
         {
             StateKey(row["kind"], row["population"], row["name"]): StateValue(
@@ -191,8 +192,8 @@ def read_state(connection: Connection) -> State:
 
 
 def write_state(connection: Connection, now: State, changed: Iterable[StateKey]) -> None:
-    """Make the table ``state`` equal ``now`` in the rows with changed keys: write those that it
-    has, delete those that it lacks; the row ``ledger`` comes last.
+    """Write the rows with changed keys from ``now`` to the table ``state``, and delete those that
+    ``now`` lacks; the row of kind "ledger" comes last.
 
     The triggers then refuse changes until the next ledger row.
     """
