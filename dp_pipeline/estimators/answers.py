@@ -17,7 +17,10 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
 def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of an open release as a method of a fitted estimator."""
+    """Return a method of estimators that calls ``method`` of the release that a fit has drawn.
+
+    It raises NotFittedError before a fit, and InvalidParameter in place of DeclarationError.
+    """
 
     @wraps(method)
     def answer(self: Any, *args: Any, **options: Any) -> Any:
@@ -29,10 +32,10 @@ def _after_fit(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class TableAnswers:
-    """The methods of ``OpenTable``, applied to the release of a fit at no further ε.
+    """Methods of an estimator that answer from its released table, at no further ε.
 
-    Where units have parts, they are those of ``OpenUnits``: ``count`` and ``share`` take
-    ``any_part``, and ``parts`` has the same methods about parts.
+    They are those of ``OpenTable``. Where units have parts, they are those of ``OpenUnits``:
+    ``count`` and ``share`` take ``any_part``, and ``parts`` has the same methods about parts.
 
     >>> from dp_pipeline.estimators import PrivateSynthesizer
     >>> people = [["no", 0], ["yes", 2]] * 500
@@ -54,7 +57,8 @@ class TableAnswers:
 
     @property
     def parts(self) -> OpenParts:
-        """The parts of the units: each of the methods above, about parts."""
+        """The released parts of units, with ``count``, ``share``, ``mean``, ``quantile`` and
+        ``table`` about parts; AttributeError for a fit of one table."""
         check_is_fitted(self)
         release = self._open_release()
         if not isinstance(release, OpenUnits):
@@ -70,7 +74,9 @@ class TableAnswers:
 
 
 class ClusterAnswers:
-    """The methods of ``OpenClusters``, applied to the release of a fit at no further ε.
+    """Methods of an estimator that answer from its released boxes, at no further ε.
+
+    They are those of ``OpenClusters``.
 
     >>> from dp_pipeline.estimators import PrivateKMeans
     >>> rows = [[1.0], [9.0]] * 500

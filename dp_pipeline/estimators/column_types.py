@@ -42,7 +42,7 @@ _IDENTIFIER = re.compile(
 def public_type(column: Any) -> pa.DataType | None:
     """Return the Arrow type of a column; None where Arrow has no type.
 
-    NumPy's floats of any size are float64, and objects that are mixed or bytes are text."""
+    NumPy's floats of any size are float64, and objects of several types, or bytes, are texts."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "f":
         return pa.float64()
@@ -55,13 +55,14 @@ def public_type(column: Any) -> pa.DataType | None:
 
 
 def zone_of(column: Any) -> str:
-    """Return the zone of a column's times; UTC where they have none, or one without a name."""
+    """Return the name of a column's time zone; UTC where it has none, or one without a name."""
     zone = str(getattr(public_type(column), "tz", None) or "UTC")
     return zone if is_zone(zone) else "UTC"
 
 
 def is_untyped(column: Any) -> bool:
-    """Return whether a column has no type but those of its single values, as from nested lists."""
+    """Return whether a column is an array of objects, as from nested lists, so that only single
+    values have a type."""
     return isinstance(column, np.ndarray) and holds_objects(column.dtype)
 
 
@@ -102,13 +103,16 @@ def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
 
 
 def complete_by_types(columns: Columns, values: Sequence[Any]) -> Columns:
-    """Return declared columns completed by the types of X.
+    """Return declared columns completed by the types of the columns of X.
 
-    Types give the levels of truth values and categories, say where numbers are integers, and what
-    is to be discovered of a column that is declared as ``discover``.
+    A type says where numbers are integers, and which columns lack missing values. For a column that
+    is declared as ``discover``, it gives the levels of truth values and categories, or else says
+    whether levels or bounds are to be discovered.
 
-    Raises DeclarationError for a type that is not read, and for a declaration that no value of the
-    type can fulfil, before anything is paid.
+    values   the columns of X, in the order of ``columns``
+
+    DeclarationError for a type that is not read, and for a declaration that no value of the type
+    can fulfil, before anything is paid.
     """
     return tuple(
         _column_of_type(column, series) for column, series in zip(columns, values, strict=True)
@@ -145,9 +149,8 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
 
 
 def _is_complete(column: DeclaredColumn, dtype: Any) -> bool:
-    """Return whether every possible value of a type has a declared cell.
-
-    NumPy's integers and truth values are never missing."""
+    """Return whether every possible value of a type has a declared cell, as NumPy's integers and
+    truth values, which are never missing, may have."""
     is_number = column.attribute.is_numeric and column.attribute.clock is None
     has_both = {str(level).lower() for level in column.levels or ()} == {"false", "true"}
     is_whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
@@ -189,7 +192,7 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
 
 
 def identifiers(names: Iterable[Any]) -> tuple[str, ...]:
-    """Return the names of columns that probably identify persons.
+    """Return the names, as texts, that columns with ids of persons often have.
 
     >>> identifiers(["age", "patient_id", "width", "customer", "userID", "valid"])
     ('patient_id', 'customer', 'userID')

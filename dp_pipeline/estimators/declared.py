@@ -34,18 +34,20 @@ _TRUTHS = {"True": "1", "1": "True", "False": "0", "0": "False"}
 
 @dataclass(frozen=True)
 class DeclaredColumn:
-    """A column of a synthesizer as it is declared, with what its type in ``X`` says.
+    """A declared column of a table to synthesize, completed by the type that it has in ``X``.
 
-    levels     declared levels in code order, of the types they were written in; None for a
-               number in bins
-    category   the pandas type of categories that declared them, or None
-    dtype      of the column of ``X``; None before a fit
-    stored     its Arrow type, of decimals, dates, and texts or objects of times; else None
-    label      what a frame calls it where that is no text; its text is the attribute's name
-    is_duration     whether its numbers are the seconds of durations
-    is_discovered   whether its bounds or levels were discovered
-    may_close       whether the declaration leaves ``nullable`` open: then there is no level of
-                    missing values where the type of ``X`` has none
+    levels          declared or discovered levels in code order, of the types they were written in;
+                    None for numbers, for times, and before levels are discovered
+    category        the pandas type of categories that declared the levels, or None
+    dtype           type of the column of ``X``; None before a fit and for nested lists
+    stored          Arrow type of the column of ``X`` if it holds decimals or dates, or times as
+                    texts or objects; else None
+    label           name of the column in ``X`` if that is not a text, else None; as a text, it is
+                    the attribute's name
+    is_duration     whether the numbers are seconds of durations
+    is_discovered   whether noisy measurements determined the bounds or levels; False before a fit
+    may_close       whether the declaration leaves ``nullable`` open, so that a type of ``X``
+                    without missing values gets no level for them
     """
 
     attribute: Attribute
@@ -75,10 +77,11 @@ def domain_of(columns: Columns) -> Domain:
 def every_column(domain: Any, features: Features, person: Any = None) -> Any:
     """Return a declaration in which ``...`` is replaced by the columns of X that it does not name.
 
-    Columns of an array are called ``x`` and their place; its first columns are the named ones.
-    ``discover`` alone stands for every column, but that of the person.
+    The text ``discover`` as a declaration stands for all columns; other forms are returned
+    unchanged. The column called ``person`` is left out.
 
-    DeclarationError where a column would have the name of another one.
+    The named columns are the first ones of an array; the others are called x and their position.
+    DeclarationError if the declaration has one of these names.
     """
     if isinstance(domain, str) and domain == DISCOVER:
         domain = {...: DISCOVER}
@@ -103,7 +106,7 @@ def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
     """Return the columns of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
     domain     a mapping without ``...``, as ``every_column`` returns it
-    nullable   whether a column that leaves it open has a level of missing values
+    nullable   whether a column whose declaration leaves this open has a level of missing values
 
     Raises DeclarationError for no column, two names that are the same as text, and any other form.
 
@@ -203,7 +206,8 @@ def _numbers(value: Any) -> list[Any]:
 
 
 def nominal_column(name: str, form: Form) -> DeclaredColumn:
-    """Return a column with ``levels`` of any type, or with ``size`` numbered levels."""
+    """Return the column that a form declares by ``levels`` of any type, or by ``size`` for the
+    levels 0 to size − 1; DeclarationError for both."""
     if "levels" in form and "size" in form:
         _refuse(name, "levels or their number as `size`", "both")
     listed: Any = form["levels"] if "levels" in form else range(_size(name, form["size"]))
@@ -256,7 +260,7 @@ def _with_cells(name: str, form: Form) -> Attribute:
 
 
 def attribute_of(name: str, form: Form, *, of: str) -> Attribute:
-    """Return the attribute that the fields of a data set file declare.
+    """Return the attribute called ``name`` that a form declares by fields of a data set file.
 
     of   name of the parameter, which DeclarationError names with the column
     """

@@ -52,7 +52,7 @@ class PrivateFit:
 
     spec        the declaration, under the name of the estimator
     method      name of the model
-    releases    type of the model's release
+    releases    type that the model's release must have
     guarantee   the requested ε, and the currency that it is accounted in
     earlier     the tables of the fit that it plans from, or None
     public      rows of others that it uses, or None
@@ -97,12 +97,13 @@ class PrivateFit:
         rng: np.random.Generator,
         transcript: Transcript,
     ) -> FitResult:
-        """Run the model through the gate; return its result.
+        """Fit the model to noisy answers, add them to ``transcript``, and return its result.
 
-        counter      None repeats the fit over the answers of the transcript, without cost or noise
-        rng          for post-processing only
+        counter      counts the rows; None repeats a fit from the answers of ``transcript``, without
+                     cost or noise
+        rng          randomness of post-processing
 
-        It spends exactly ``amount``, or raises.
+        BoundaryViolation unless the fit spends exactly ``amount`` and releases what it must.
         """
         # The curator adds its own answers to these.
         measurements = dict(self.refines.paid) if self.refines else {}
@@ -125,7 +126,8 @@ class PrivateFit:
         return replace(result, paid=measurements)
 
     def run_without_rows(self) -> FitResult:
-        """Return a fit of an empty table with seeded noise, to find faults before the charge."""
+        """Return the result of the fit on an empty table with seeded noise, which costs nothing, to
+        find faults before the charge."""
         widest_fit = replace(self, spec=self.spec.widest)
         counter, rng = EmptyCounter(widest_fit.spec.counted_domain), np.random.default_rng(0)
         return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())
@@ -139,12 +141,13 @@ class PrivateFit:
         rng: np.random.Generator,
         rows: PreparedRows | None = None,
     ) -> FinishedFit:
-        """Discover the undeclared parts, prepare the rows and fit them; return the finished fit.
+        """Discover undeclared bounds and levels, prepare the rows and fit the model to them; return
+        the finished fit.
 
-        table      the declared columns, as ``rows.stored_table`` has them
-        key        the secret that chooses the rows of a person
-        rng        of post-processing; it stays as it is
-        rows       those of the table, where they were prepared before the charge
+        table      the declared columns, as ``rows.stored_table`` returns them
+        key        the secret that chooses which rows of a person count
+        rng        randomness of post-processing; it is copied, not advanced
+        rows       the prepared rows of ``table`` if they exist already, else None
         """
         fit, discovery = self, tuple[Spend, ...]()
         if self.spec.to_discover:
@@ -167,14 +170,14 @@ class PrivateFit:
 def discovery_cost(
     value: object, domain: Domain, epsilon: Fraction, *, hint: str
 ) -> Discover | None:
-    """Return the cost of a discovery, as declared or a tenth of ε.
+    """Return the ε and δ that discover bounds and levels; None if no column is to be discovered.
 
-    A declaration is, for example, ``{"epsilon": 0.1, "delta": 1e-9}``.
+    value     ``{"epsilon": 0.1, "delta": 1e-9}``, for example; None: a tenth of the fit's ε, and a
+              δ of 1e-9 if there are levels to discover
+    epsilon   ε of the fit, of which the cost is a part
+    hint      words of a message: how to declare a column that is to be discovered
 
-    epsilon   of the fit, of which it is a part
-    hint      how a column is declared that is to be discovered, for the message
-
-    None where every column is declared. DeclarationError for anything else.
+    DeclarationError for another value, and for a cost without a column to discover.
     """
     undeclared = [each.undeclared for each in domain if each.undeclared is not None]
     if not undeclared and value is None:
@@ -209,7 +212,8 @@ def discovery_cost(
 
 
 def discovered_form(attribute: Attribute) -> dict[str, Any]:
-    """Return what was discovered of a column: ``levels``, or ``bounds`` and ``edges``."""
+    """Return the discovered ``levels`` of a column as texts, or its ``bounds`` and inner ``edges``;
+    those of times are texts."""
     cells, interval, clock = attribute.cells, attribute.coordinate, attribute.clock
     if isinstance(cells, Bins) and interval is not None:
         bounds, edges = (interval.lower, interval.upper), cells.edges[1:-1]
@@ -220,7 +224,7 @@ def discovered_form(attribute: Attribute) -> dict[str, Any]:
 
 
 class _StoredAnswers(Transcript):
-    """The stored answers of a fit, with new randomness for the model after the last answer.
+    """The stored answers of a fit, which set ``rng`` to the state of ``row_rng`` after the last.
 
     A model may draw its questions, so it must begin with the same randomness. After the last answer
     it draws rows.
@@ -234,7 +238,6 @@ class _StoredAnswers(Transcript):
         self._rng, self._row_rng = rng, row_rng
 
     def recall(self, question: str, *, words: str = "") -> AnswerRecord | None:
-        """Return the stored answer; after the last one, switch to the randomness of new rows."""
         record = super().recall(question, words=words)
         if self._next == len(self._records):
             self._rng.bit_generator.state = self._row_rng.bit_generator.state
@@ -261,7 +264,8 @@ class FinishedFit:
     ledger_key: str = ""
 
     def sample_again(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
-        """Return new rows from the stored answers, without reading rows and at no ε.
+        """Return a synthetic table with so many new rows, drawn from the stored noisy answers at no
+        further ε.
 
         rng   randomness of the rows
         """
@@ -276,9 +280,9 @@ class FinishedFit:
     def prepare_refinement(
         self, fit: PrivateFit, noise: NoiseSource, *, population: str | None
     ) -> PrivateFit:
-        """Return a fit at a larger ε that refines the answers of this fit.
+        """Return ``fit``, which has a larger ε, changed so that it refines the answers of this fit.
 
-        Raises DeclarationError where the two do not fit together, whatever the rows are.
+        DeclarationError if the two differ in more than ε, or the method cannot refine.
         """
         self._require_same_questions(fit)
         coarse, fine = self.fit.guarantee, fit.guarantee

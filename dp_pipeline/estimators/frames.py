@@ -34,9 +34,9 @@ from dp_pipeline.raw import values as raw_values
 class Features:
     """The n rows and d columns that an estimator was given.
 
-    labels    labels of the columns of a frame, or None
-    columns   series of a frame, or arrays, which are views of ``X`` where they can be
-    rows      n, because there may be no column
+    labels    names of the columns of a frame; None for arrays and lists
+    columns   d series of a frame, or d arrays, which share the memory of ``X`` where they can
+    rows      n, which columns do not show if there are none
     index     index of the frame, or None
     """
 
@@ -47,9 +47,9 @@ class Features:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns as texts: ``x0``, ``x1``, … if ``X`` has none.
+        """The names of the columns as texts: ``x0``, ``x1``, … if no label in ``X`` is a text.
 
-        DeclarationError for labels of which only some are text.
+        DeclarationError if only some labels are texts.
         """
         texts = [isinstance(label, str) for label in self.labels or ()]
         if any(texts) and not all(texts):
@@ -61,18 +61,19 @@ class Features:
 
     @property
     def keys(self) -> tuple[Any, ...]:
-        """The names of the columns in a declaration: integers if all are, else ``names``."""
+        """The names by which a declaration calls the columns: the labels of a frame if all are
+        integers, else ``names``."""
         labels = self.labels or ()
         return labels if labels and all(map(is_integer_label, labels)) else self.names
 
 
 def is_integer_label(label: object) -> bool:
-    """Return whether a column is named by an integer, as in a file without a header."""
+    """Return whether a column's label is an integer, as in a frame without a header."""
     return isinstance(label, Integral) and not isinstance(label, bool)
 
 
 def numbered(start: int, stop: int) -> tuple[str, ...]:
-    """Return names for unnamed columns: x and the position."""
+    """Return names of the columns at positions from start to stop − 1: ``x0``, ``x1``, …"""
     return tuple(f"x{index}" for index in range(start, stop))
 
 
@@ -94,7 +95,10 @@ def frame_kind(X: Any) -> FrameKind:
 
 
 def plain_frame(X: Any) -> Any:
-    """Return a frame of another library as a pandas frame with Arrow types; X itself otherwise."""
+    """Return a frame of polars or Arrow as a pandas frame with Arrow types; other values unchanged.
+
+    DeclarationError for a column of a type that Arrow lacks.
+    """
     if frame_kind(X) == "pandas":
         return X
     import pandas as pd
@@ -130,8 +134,8 @@ def _in_arrow(series: Any) -> bool:
 def features_of(X: Any) -> Features:
     """Return the columns, possibly none, of an array, of nested lists or of a frame.
 
-    Columns of nested lists are arrays of objects: every value is kept as it is. DeclarationError
-    for anything else, and for a frame with a name twice.
+    Columns of nested lists are arrays of objects, whose values are not converted. DeclarationError
+    for anything else, and for a frame with two columns of the same name.
     """
     if hasattr(X, "tocsr"):
         raise DeclarationError(
@@ -282,7 +286,7 @@ def _number_text(value: Any) -> str | None:
 
 
 def holds_objects(dtype: Any) -> bool:
-    """Return whether a type is NumPy's object type, which lists and decimals of Arrow have too."""
+    """Return whether a type is NumPy's object type; that of Arrow's lists and decimals is not."""
     return isinstance(dtype, np.dtype) and dtype.kind == "O"
 
 
@@ -292,9 +296,9 @@ Reads = Literal["text", "number", "time"]
 
 
 def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
-    """Return a column of X as if from a file: in a type that ``raw.values`` reads, or as texts.
+    """Return a column of X as Arrow numbers, times or texts, as a file could have it.
 
-    reads   what the column is declared to hold
+    reads   what the column is declared to hold, which decides what becomes a text
     """
     if column.dtype.name == "category":
         codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
@@ -309,7 +313,7 @@ def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
 
 
 def _values(column: Any) -> Sequence[Any]:
-    """Return every value as a Python object, UNKNOWN for a value that Python cannot hold."""
+    """Return the values of a column as Python objects, UNKNOWN for one that Python cannot hold."""
 
     def value_at(row: int) -> Any:
         try:
@@ -324,7 +328,7 @@ def _values(column: Any) -> Sequence[Any]:
 
 
 def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
-    """Return a column of X as ``stored`` does: as times, numbers or texts for its attribute."""
+    """Return a column of X as Arrow times, numbers or texts, by what its attribute declares."""
     if attribute.clock is not None and attribute.clock.format and column.dtype.kind in "iu":
         # Such as 20261231: its digits are read by the format.
         column = column.astype(str)
@@ -334,7 +338,8 @@ def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
 
 
 def require_exact_ids(*columns: Any) -> None:
-    """Raise DeclarationError for a person's column of a type that may round two ids to one."""
+    """Raise DeclarationError if a column of persons' ids has floats or times, which may have
+    rounded two ids to one."""
     for dtype in (column.dtype for column in columns):
         if dtype.kind in "fcmM":
             raise DeclarationError(
@@ -344,10 +349,10 @@ def require_exact_ids(*columns: Any) -> None:
 
 
 def stored_persons(column: Any) -> pa.ChunkedArray:
-    """Return the ids of persons as texts or integers, null for any other value.
+    """Return a column of persons' ids as Arrow texts or integers, null for any other value.
 
-    A float is no id: two persons may have been rounded to one. So is nothing that cannot be read,
-    or all of it would be one person.
+    A float is no id, as two persons may have been rounded to one. Nor is a value that cannot be
+    read, as all of these would be one person.
     """
     array = _stored_as_it_is(column, "number") if not holds_objects(column.dtype) else None
     if array is not None and (array.type in raw_values.WHOLE or array.type in raw_values.TEXT):
@@ -361,7 +366,7 @@ _A_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
-    """Return a column as Arrow numbers, times or texts; None where ``stored`` must make texts."""
+    """Return a column as Arrow numbers, times or texts; None if each value must become a text."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
         plain = np.float64 if is_real else column.dtype.newbyteorder("=")
@@ -396,9 +401,10 @@ def _word(value: Any, reads: Reads) -> str | None:
 
 
 def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Return numbers (n,), NaN for other values, and a mask (n,): False for unreadable ones.
+    """Return the numbers (n,) of a column, NaN for other values, and a mask (n,) that is True for
+    numbers and missing values.
 
-    A truth value is 1 or 0, a text the number that it reads as. A missing value is readable.
+    A truth value is 1 or 0, a text the number that it reads as.
     """
     values = stored(column, "number")
     numbers = raw_values.numbers(values)

@@ -184,13 +184,11 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         KAnonymousSelector, fitted: a release by fit_release has at least 2 rows and 2 different \
 labels in every class; no ε, not differentially private
         """
-        self._fitted(X, y)
+        self._fit_rows(X, y)
         return self
 
     def fit_release(self, X: Any, y: Any) -> Any:
-        """Fit, and return the k-anonymous table with the label as a pandas frame.
-
-        Its columns are the kept bits or the boxes.
+        """Fit, and return the k-anonymous table as a pandas frame, with the label as last column.
 
         Rows that break the promise are left out; the others are sorted by what they hold and
         numbered anew, so that neither order nor index links them to other tables.
@@ -203,7 +201,8 @@ labels in every class; no ε, not differentially private
         Returns
         -------
         pandas.DataFrame
-            Of at most n rows, with a column a kept bit, of 0 and 1, or a column a box, of texts.
+            Of at most n rows, with a column of 0 and 1 for each kept bit, or a column of texts, the
+            box of the row, for each column of X; then the label.
 
         Raises
         ------
@@ -218,7 +217,7 @@ labels in every class; no ε, not differentially private
         """
         import pandas as pd
 
-        release, labels = self._fitted(X, y)
+        release, labels = self._fit_rows(X, y)
         if self._rule.keeps_bits:
             names = self.get_feature_names_out().tolist()
             frame = pd.DataFrame(release.codes.astype(np.int8), columns=names)
@@ -239,7 +238,9 @@ labels in every class; no ε, not differentially private
         return frame
 
     def transform(self, X: Any) -> Any:
-        """Return the kept bits of every row, or their shares in its box; without any guarantee.
+        """Return the kept bits of every row; with boxes, the share of its box where each is true.
+
+        The result has no guarantee, such as k-anonymity.
 
         Parameters
         ----------
@@ -285,18 +286,19 @@ labels in every class; no ε, not differentially private
         X : frame, array of shape (n, d) or nested lists
             With the columns that were fitted.
         y : array, list or column of shape (n,)
-            A label of every row, each of at least two rows.
+            A label of every row.
 
         Returns
         -------
         float
             The mean accuracy of logistic regression in cross-validation over these rows, from 0 to
-            1.
+            1. Where a label has a single row, or no column is kept, the share of the most frequent
+            label.
 
         Raises
         ------
         InvalidParameter
-            For the form of X or y; NotFittedError before a fit.
+            For the form of X or y; ValueError for other columns, NotFittedError before a fit.
 
         Examples
         --------
@@ -317,17 +319,17 @@ labels in every class; no ε, not differentially private
         return float(scores.mean())
 
     def get_support(self, indices: bool = False) -> NDArray[Any]:
-        """Return which of ``candidate_names_`` are kept, or are described by boxes.
+        """Return which of ``candidate_names_`` are kept; with boxes, which differ among the boxes.
 
         Parameters
         ----------
         indices : bool, default=False
-            Whether to give their places in place of a truth value each.
+            Whether to return positions in place of a mask.
 
         Returns
         -------
         ndarray of shape (bits,) or (kept,)
-            Truth values, or places from 0 on.
+            A mask of all candidates, or the positions, from 0 on, of those that are kept.
 
         Raises
         ------
@@ -344,7 +346,7 @@ labels in every class; no ε, not differentially private
         return np.flatnonzero(self._rule.support) if indices else self._rule.support.copy()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Return names of the kept columns, in the order of ``candidate_names_``.
+        """Return names of the kept bits, in the order of ``candidate_names_``.
 
         Parameters
         ----------
@@ -382,8 +384,11 @@ labels in every class; no ε, not differentially private
             f"{labels} different labels in every class; no ε, not differentially private"
         )
 
-    def _fitted(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
-        """Fit and return the released rows and their labels; an error changes nothing."""
+    def _fit_rows(self, X: Any, y: Any) -> tuple[CodedRows, LabelValues]:
+        """Fit; return the released rows as codes, and the labels of all rows of X.
+
+        An error changes nothing.
+        """
         X = plain_frame(X)
         with invalid_parameters():
             method = selector_columns.selector_method(self.method)
@@ -399,8 +404,8 @@ labels in every class; no ε, not differentially private
             labels = labels_of(y, rows=features.rows)
             if not features.rows:
                 raise DeclarationError("X: the table must have at least one row, but it has none")
-            columns, proposed = selector_columns.learned_columns(features, self.edges)
-            rows = selector_columns.coded_rows(columns, features, labels)
+            columns, proposed = selector_columns.learn_columns(features, self.edges)
+            rows = selector_columns.encode_rows(columns, features, labels)
             try:
                 anonymized = method.recode(rows, promise, seed=seed)
             except TooFewRows as error:
@@ -450,8 +455,9 @@ labels in every class; no ε, not differentially private
         return tags
 
 
-def _share(value: Any) -> Any:
-    """Return an exact share; a float stands for its shortest decimal text."""
+def _share(value: Any) -> Fraction:
+    """Return a share as a Fraction, a float by its shortest decimal text; DeclarationError unless
+    it is from 0 to below 1."""
     if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
         raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {value!r:.60}")
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))

@@ -52,7 +52,8 @@ def exact_delta(value: object, *, of: str = "delta") -> Fraction | None:
 
 
 def decimal_text(value: object, *, of: str) -> str:
-    """Return the shortest decimal text of a number; DeclarationError for other values."""
+    """Return the shortest decimal text of a number, or a text as it is; DeclarationError for values
+    of other types."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -64,7 +65,10 @@ def decimal_text(value: object, *, of: str) -> str:
 
 
 def noise_of(value: object) -> NoiseSource:
-    """Return the noise source that an argument names; OpenDP for None."""
+    """Return the noise source that the argument ``noise`` names or is; OpenDP for None.
+
+    DeclarationError for anything else.
+    """
     if value is None:
         return OpenDPNoise()
     if isinstance(value, str):
@@ -78,12 +82,13 @@ def noise_of(value: object) -> NoiseSource:
 
 
 def is_fit_for_release(value: object) -> bool:
-    """Return whether the noise source of an argument protects persons."""
+    """Return whether the noise source that the argument ``noise`` names or is protects persons, as
+    OpenDP and the exact one do."""
     return type(noise_of(value)) in RELEASABLE_SOURCES
 
 
 def generator(random_state: object) -> np.random.Generator:
-    """Return the generator of post-processing randomness for a scikit-learn ``random_state``."""
+    """Return a NumPy generator, for post-processing, that a scikit-learn ``random_state`` seeds."""
     from sklearn.utils import check_random_state
 
     words = check_random_state(random_state).randint(0, 2**31 - 1, size=4)
@@ -105,7 +110,7 @@ def invalid_parameters() -> Iterator[None]:
 
 @contextmanager
 def name_argument(argument: str) -> Iterator[None]:
-    """Name another argument than ``X`` in the block's errors about ``X``."""
+    """Put the name of an argument in place of ``X`` in DeclarationErrors of the block."""
     try:
         yield
     except DeclarationError as error:

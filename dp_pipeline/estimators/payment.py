@@ -51,9 +51,11 @@ _SECRET = uuid4().bytes
 
 
 def row_secret(population: str | None) -> bytes:
-    """Return the key that decides which rows of a person stay: that of the population, if one pays.
+    """Return the secret key that decides which rows of a person count.
 
-    So a refinement in another process has the same rows."""
+    It is that of the population's ledger, so that a refinement in another process has the same
+    rows; without an account, that of this process.
+    """
     if isinstance(population, str):
         ledger = find_home().ledger
         if ledger.account(population) is not None:
@@ -72,8 +74,9 @@ def run_fit(
 ) -> FinishedFit:
     """Run a fit, and charge its population if there is one; return the finished fit.
 
-    rows      those of the fit; None where it can never be refined, as sorting many rows for their
-              fingerprint takes long
+    run       runs the fit over its rows
+    rows      the rows, for a fingerprint that a refinement needs; None if the fit can never be
+              refined
     refined   the fit that is refined, or None
 
     Raises DeclarationError, before anything is drawn or charged, for a population without a fitting
@@ -133,7 +136,8 @@ def _require_equal(stored_fingerprint: str, fingerprint: str) -> None:
 
 
 def _refined_already(state: str | None) -> DeclarationError:
-    """Return the error of a second refinement, by the state of the first one in the ledger."""
+    """Return the error for a second refinement of a fit, in words for the first one's state in the
+    ledger."""
     words = {
         "settled": "the fit was refined already: refine that refinement",
         "settled or not": "a refinement of the fit began already: refine that refinement, or fit "
@@ -148,7 +152,10 @@ def _refined_already(state: str | None) -> DeclarationError:
 
 
 def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> FinishedFit:
-    """Reserve the charge of a fit, run the fit, and settle the charge; a refusal draws nothing."""
+    """Reserve the charge of a fit, run the fit, and settle the charge; return the finished fit.
+
+    A refused charge draws nothing; a run that raises leaves the charge dead, without a refund.
+    """
     budget = fit.guarantee.currency
     _spend_rows(fit.run_without_rows().spends, charge.currency, budget)
     with ExitStack() as stack:
@@ -175,7 +182,11 @@ def _run_charged(fit: PrivateFit, run: Run, ledger: Ledger, charge: Charge) -> F
 def _require_account(
     fit: PrivateFit, population: object, noise: NoiseSource
 ) -> tuple[Ledger, Account]:
-    """Return the ledger of the project's home, with the account if it may pay for the fit."""
+    """Return the ledger of the project's home, and the population's account in it.
+
+    DeclarationError if there is none, or if it is for another protected unit or relation, or for
+    other noise than the fit's.
+    """
     ledger = find_home().ledger
     account = ledger.account(population) if isinstance(population, str) else None
     if account is None:
@@ -227,10 +238,11 @@ def _delta_text(currency: Currency) -> str:
 def _charge_of(
     fit: PrivateFit, account: Account, noise: NoiseSource, key: str, facts: Mapping[str, str]
 ) -> Charge:
-    """Return the charge of one fit, in the currency of its account.
+    """Return the charge of a fit, in the currency of the account; DeclarationError if that has no
+    price for it.
 
-    key     shared by all refinements of one fit; else new, as every other fit is a new draw
-    facts   stored in the ledger in addition to the declarations
+    key     key of the charge: all refinements of one fit share it, every other fit has a new one
+    facts   facts to store in the ledger in addition to those of the declaration
     """
     _require_currency(account, fit)
     guarantee, epsilon = fit.guarantee, epsilon_text(fit.guarantee.epsilon)

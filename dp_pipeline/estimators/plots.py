@@ -57,11 +57,11 @@ def plot_marginals(
 
     synthetic   a frame of pandas, polars or Arrow, such as ``sample()``
     real        another one with the same columns; None draws synthetic rows alone
-    columns     one name or several; all where None, at most nine
-    ax          axes to draw one column on; new ones where None
+    columns     one name or several, at most nine; None: all
+    ax          axes to draw one column on; None: new ones
 
-    Returns the axes of one column, or an array of them. Raises InvalidParameter for no frame, for
-    columns that are not there, and for several columns on given axes.
+    Returns the axes of one column, or an array of the axes of several. Raises InvalidParameter for
+    no frame, for columns that are not there, and for several columns on given axes.
     """
     with invalid_parameters():
         cells_by_name = _cells_by_name(synthetic, real, columns, most=9)
@@ -207,7 +207,8 @@ def _cramers_v(first: IntArray, second: IntArray) -> float:
 
 
 def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatArray, FloatArray]:
-    """Return rows on the two axes of a map, clipped to the box, without those with NaN."""
+    """Return x and y of real rows on a map, clipped to the box; rows with NaN in these are left
+    out."""
     with name_argument("real"):
         rows = numeric_rows(real, len(names))
     x, y = (
@@ -221,7 +222,7 @@ def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatAr
 
 
 def _panels(count: int) -> list[Axes]:
-    """Return new axes in rows of three, which a notebook shows."""
+    """Return ``count`` new pyplot axes, in rows of up to three, which a notebook shows."""
     from matplotlib import pyplot as plt
 
     across, down = min(3, count), math.ceil(count / 3)
@@ -263,17 +264,17 @@ OTHER, MISSING = "other", "missing"
 
 
 class Cells(NamedTuple):
-    """The cells of one column, the same for some tables.
+    """The cells that one column has in common in some tables.
 
     labels   a text for each cell
-    codes    of each table, the cell of every row
+    codes    for each table, the position of every row's cell in ``labels``
     """
 
     labels: list[str]
     codes: list[IntArray]
 
     def shares(self) -> list[FloatArray]:
-        """Return the share of each table's rows in every cell."""
+        """Return, for each table, the share of its rows in every cell (cells,)."""
         size = len(self.labels)
         return [
             np.asarray(np.bincount(codes, minlength=size) / max(1, len(codes)))
@@ -282,9 +283,9 @@ class Cells(NamedTuple):
 
 
 def code_cells(columns: Sequence[Any]) -> Cells:
-    """Return the cells of one column in some tables: bins of many numbers or dates, else levels.
+    """Return cells for one column of some tables: bins of many numbers or dates, else levels.
 
-    columns   the same column of each table; the first determines the cells
+    columns   the column in each table; its values in the first determine the cells
     """
     kinds = set(map(kind_of_column, columns))
     if kinds <= {"whole", "numbers", "durations"}:
@@ -295,9 +296,12 @@ def code_cells(columns: Sequence[Any]) -> Cells:
 
 
 def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Cells:
-    """Return a cell for each number if they are few, otherwise bins of equal width.
+    """Return cells for the numbers of one column: each number if they are few, else equal bins.
 
     Bins of integers have an integer width: else some would hold more integers than others.
+
+    numbers   the column in each table; the first determines the cells
+    text      writes a number
     """
     distinct = np.unique(numbers[0][np.isfinite(numbers[0])])
     if len(distinct) <= MOST_LEVELS:
@@ -319,14 +323,15 @@ def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) ->
 
 
 def _range_text(text: Callable[[float], str], low: float, high: float) -> str:
-    """Return a range as text; for days only the first, since an axis has no room for two."""
+    """Return the text ``low to high``; ``from low`` for days, as an axis has no room for two; one
+    number if both are equal."""
     if low == high:
         return text(low)
     return f"from {text(low)}" if text is _day_text else f"{text(low)} to {text(high)}"
 
 
 def _text_of_edges(edges: FloatArray, text: Callable[[float], str]) -> Callable[[float], str]:
-    """Return ``text``, or a function that writes more digits if numbers are close together."""
+    """Return ``text``, or for numbers that it does not tell apart a function with more digits."""
     if text is not _number_text or len({text(edge) for edge in edges}) == len(edges):
         return text
     different = (n for n in range(5, 17) if len({f"{edge:.{n}g}" for edge in edges}) == len(edges))
@@ -363,7 +368,11 @@ def _days(column: Any) -> FloatArray:
 
 
 def _code_levels(columns: Sequence[Any]) -> Cells:
-    """Return the most frequent texts of the first column, and one cell for all others."""
+    """Return cells for the texts of one column: the most frequent in the first table, and one for
+    all others.
+
+    columns   the column in each table
+    """
     import pandas as pd
 
     rows = []
@@ -385,6 +394,9 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
 
 
 def _add_missing(labels: list[str], codes: list[IntArray]) -> Cells:
-    """Return cells, a last one for missing values if there are any, or if it is the only one."""
+    """Return cells with these labels, and a last one for missing values if there are any.
+
+    codes   for each table, the cell of every row; ``len(labels)`` is a missing value
+    """
     is_needed = not labels or any((column == len(labels)).any() for column in codes)
     return Cells([*labels, *([MISSING] if is_needed else [])], codes)

@@ -52,7 +52,7 @@ class WeakSignal(UserWarning):
 
 
 class FitSeries:
-    """The fits of an estimator and its clones in this process, whose costs no ledger adds up.
+    """The number and total ε of an estimator's and its clones' fits without a population.
 
     count        number of fits
     epsilon      sum of their ε
@@ -69,7 +69,7 @@ class FitSeries:
         return FitSeries, ()
 
     def add(self, epsilon: Fraction) -> str:
-        """Add one fit; return the number and cost of all as text, empty if it is the only one."""
+        """Add one fit; return the number and total ε of all fits as text, empty for the first."""
         with self._lock:
             self.count += 1
             self.epsilon += epsilon
@@ -86,10 +86,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     Without a population, its fits are counted together with those of its clones.
 
-    _family           base class of its models
-    _released_type    of the result of its models
-    _discover_hint    how a column is declared that is to be discovered
-    _set_by           parameter of models → the argument that sets it
+    _family           base class of the models that it may fit
+    _released_type    type of these models' releases
+    _discover_hint    words of a message: how to declare a column that is to be discovered
+    _set_by           parameter of a model → the estimator's argument that sets it
     """
 
     population: Any
@@ -106,7 +106,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return clone
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without the count of fits once there is a release."""
+        """Return the state for pickling; a fitted estimator leaves out its count of fits."""
         state = dict(super().__getstate__())
         if self._promise_text:
             state.pop("_series", None)
@@ -122,7 +122,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._series
 
     def _count_fit(self, promise: str, fit: PrivateFit) -> str:
-        """Count a fit; return the guarantee, after a second one with the total cost; warn once."""
+        """Count a fit without a population; return the text of its guarantee.
+
+        From the second fit on, the number and total ε of all fits are added to ``promise``, and the
+        first time a warning says them.
+        """
         if self.population is not None:
             return promise
         series = self._fit_series()
@@ -141,10 +145,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return f"{promise}; fit {text}"
 
     def _declared_model(self, *, has_prior: bool = False, **own: str) -> Model:
-        """Return the model that ``method`` names, with ``nominal_rows`` if the model plans with it.
+        """Return the model that ``method`` names, with the parameters of this estimator.
 
-        has_prior   whether public rows are used, which have no name here
-        own         parameters that the estimator sets
+        has_prior   whether the fit gets public rows
+        own         further parameters of the model, as texts
 
         Raises DeclarationError for a method of another family, for wrong parameters, and for an
         earlier fit or public rows that the method does not use.
@@ -189,7 +193,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return method, MODELS[method]
 
     def _require_plan(self, model: type[Model]) -> None:
-        """Raise DeclarationError unless the model can plan from the fit ``plan_from``."""
+        """Raise DeclarationError unless ``plan_from`` is a fit from which the model can plan."""
         earlier, kind, got = self.plan_from, type(self).__name__, ""
         if not isinstance(earlier, type(self)):
             got = f"it is a {type(earlier).__name__}"
@@ -253,11 +257,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         refined: FinishedFit | None = None,
         rehearse: bool = False,
     ) -> FinishedFit:
-        """Run a declared fit over the columns of X and keep its guarantee as text; return it.
+        """Run a fit over the rows of X, charge its population if it has one, and store the text of
+        its guarantee; return the finished fit.
 
-        rows_of_X  its rows as a source gives them, with the declared and the person's column
-        refined    the fit that it refines, or None
-        rehearse   whether rows are drawn from the declaration, and those of X are not read
+        rows_of_X  returns the rows of X, with the declared columns and the person's
+        refined    the fit that this one refines, or None
+        rehearse   whether rows are drawn from the declaration instead, for nothing
         """
         if rehearse:
             table = draw_table(fit.spec, fit.public, self.nominal_rows or REHEARSED_ROWS)
@@ -324,9 +329,10 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _protection(
         self, features: Features, person: Any, at_most: Any
     ) -> tuple[Protection, tuple[Any, ...]]:
-        """Return the protected unit, with the values of the person's column if there is one.
+        """Return the protected unit, and a tuple of the person's column, empty without one.
 
-        Says in one line that a row is protected where a column looks as if it named persons.
+        Warns that single rows are protected if ``person`` is None and a column's name is like that
+        of persons. DeclarationError for a wrong argument.
         """
         labels = features.labels or ()
         if person is None:
@@ -407,8 +413,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
     def _warn(self) -> None:
-        """Warn of each weakness once, at the line that called ``fit``."""
         for weakness in self.warnings_:
+            # The line that called ``fit``.
             warnings.warn(f"{type(self).__name__}: {weakness}", WeakSignal, stacklevel=3)
 
 

@@ -200,8 +200,8 @@ class PrivateKMeans(
             Who a row is about, by a text or an integer; this column is no coordinate. None
             protects single rows.
         at_most : int, default=None
-            Rows that count of a person, with ``person``: all of them together are protected. Which
-            ones is a keyed choice among her own rows.
+            Most rows of a person that count, needed with ``person``: all of them together are
+            protected. Which ones count is a keyed choice among her own rows.
         rehearse : bool, default=False
             Fit ``nominal_rows`` rows, or 1000, that are drawn from the declaration: for nothing,
             with seeded noise and without a population. Of X the names and types of columns are
@@ -261,7 +261,7 @@ class PrivateKMeans(
         Returns
         -------
         ndarray of shape (n,)
-            Whole numbers in 0..k−1.
+            Integers in 0..k−1.
 
         Raises
         ------

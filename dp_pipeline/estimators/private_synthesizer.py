@@ -262,9 +262,10 @@ noise protects nobody
             single rows. Where units have parts, the column that names the unit, of both frames if
             there are two: synthetic frames have it with numbers of their own.
         at_most : int, default=None
-            Rows that count of a person, with ``person``: all of them together are protected. Which
-            ones is a keyed choice among her own rows. Where units have parts, the parts of a unit
-            that count. In two frames a unit may have none, and parts without a unit do not count.
+            Most rows of a person that count, needed with ``person``: all of them together are
+            protected. Which ones count is a keyed choice among her own rows. Where units have
+            parts, the most parts of a unit that count. In two frames a unit may have none, and
+            parts without a unit do not count.
         order : column of the frame of parts, default=None
             The number or date by which the parts of a unit are in order: successive ones are pairs.
             Synthetic parts stand in that order, also where noise leaves this column not ascending.
@@ -362,7 +363,8 @@ noise protects nobody
         return self
 
     def _refuse_beside_parts(self, **arguments: Any) -> None:
-        """Raise DeclarationError for an argument that has no meaning for units with parts."""
+        """Raise DeclarationError if one of these arguments, or one of the estimator, is set that
+        has no meaning for units with parts."""
         arguments |= {"plan_from": self.plan_from, "discover": self.discover}
         excess = [name for name, value in arguments.items() if value is not None]
         excess += ["on_unknown"] if self.on_unknown != "keep" else []
@@ -405,7 +407,7 @@ noise protects nobody
         self._set_outcome(finished, table.tables_without_rows(), total)
 
     def _name_features(self) -> None:
-        """Set the names of features as scikit-learn does, replacing those of an earlier fit."""
+        """Set ``n_features_in_`` and ``feature_names_in_``, which is deleted if X has no names."""
         names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
         has_labels = all(form.has_labels for form in self._forms)
@@ -430,13 +432,14 @@ noise protects nobody
             Rows to draw anew from the model, from 0 to 10^9, for no further ε; None gives the rows
             that were drawn when it was fitted, as many as there are by a noisy count.
         random_state : int, RandomState or None, default=None
-            Of these rows; None is that of the estimator. With one, None draws as many anew.
+            Randomness of these rows; None is that of the estimator. With a value, ``num_rows=None``
+            draws as many rows anew.
 
         Returns
         -------
         frame of ``num_rows`` rows
-            A column a declared one. Of units with parts a dict of two frames, with ``num_rows``
-            units, and the key of the unit in both.
+            With the declared columns. For units with parts a dict of two frames by name, with
+            ``num_rows`` units, and the key of the unit in both.
 
         Raises
         ------
@@ -523,8 +526,8 @@ noise protects nobody
             Rows to compare with, as ``fit`` takes them; those that do not fit the declaration are
             left out.
         label : str or None
-            A column of 2 to 20 cells: classifiers learn to tell it from the others, from synthetic
-            rows and from four fifths of the real ones, and answer about the last fifth.
+            A column of 2 to 20 cells. Classifiers learn to predict it from the other columns, on
+            synthetic rows and on four fifths of the real ones, and are tested on the last fifth.
 
         Returns
         -------

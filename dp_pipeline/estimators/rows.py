@@ -38,9 +38,10 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the values of each declared column, found by name in a frame, else by position.
+    """Return the column of X for each name: by name from a frame, by position from an array.
 
-    Raises DeclarationError for a column that is missing, and for another number of them.
+    DeclarationError for a name that the frame lacks, and for an array of complex numbers or with
+    another number of columns.
     """
     if features.labels is not None:
         by_label = dict(zip(features.labels, features.columns, strict=True))
@@ -71,8 +72,8 @@ class PreparedRows:
 
     codes         column with cells → codes (row_count,)
     coordinates   column of numbers that are never missing → fixed-point coordinates (row_count,)
-    left_out      number of other rows of known persons; together with the counted ones, those of
-                  a person are at most ``protection.rows``
+    left_out      number of rows of known persons that do not fit; a person has at most
+                  ``protection.rows`` of these and the fitting ones together
     """
 
     domain: Domain
@@ -92,7 +93,7 @@ class PreparedRows:
         )
 
     def fingerprint(self, secret: bytes) -> str:
-        """Return a keyed digest that does not depend on the order of the rows."""
+        """Return a keyed digest (HMAC) of the rows' codes, whatever the order of the rows."""
         packed = self._packed()
         order = np.lexsort(packed) if len(packed) > 1 else np.argsort(packed[0])
         sizes = [(attribute.name, attribute.size) for attribute in self.domain]
@@ -116,10 +117,10 @@ class PreparedRows:
 
 
 def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:
-    """Return a table in the form of a source, with the declared columns and persons if any.
+    """Return columns of X as an Arrow table, such as a file gives, with persons' ids if any.
 
-    values   values (n,) of each declared column, then of the person's
-    person   the name of the person's column, or None
+    values   the values (n,) of each column of the domain, then those of the person's column
+    person   name of the person's column, or None
     """
     pairs = zip(domain, values, strict=False)
     columns = {attribute.column: stored_column(attribute, series) for attribute, series in pairs}
@@ -138,12 +139,12 @@ def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.T
 def prepared_rows(
     spec: DatasetSpec, table: pa.Table, key: bytes = b"", *, refuse: bool = False
 ) -> PreparedRows:
-    """Return the rows that fit a declaration, which are those that ``raw.prepare`` keeps.
+    """Return the rows of a table that fit a declaration, as codes; ``raw.prepare`` keeps the same.
 
     table    as ``stored_table`` has it; of units with parts as ``DeclaredRows.stored`` has it
-    key      the secret that chooses the rows of a person; empty where a row is a person
-    refuse   raise where a row does not fit, in place of leaving it out: DeclarationError
-             with the column's name, which tells about a row
+    key      the secret that chooses which rows of a person count; empty where a row is a person
+    refuse   whether a row that does not fit raises DeclarationError, which reveals that there is
+             one, in place of being left out
     """
     # A warning about a cast would say something about a row.
     with np.errstate(all="ignore"):

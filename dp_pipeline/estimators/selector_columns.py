@@ -44,8 +44,9 @@ _PARTS = 8
 
 @dataclass(frozen=True)
 class SelectorColumn:
-    """A rule from the values of one column to its levels.
+    """A rule from the values of one column to the codes of its levels.
 
+    column   the column with its levels
     cuts     ascending: the code of a number is how many of them it reaches; None: values are
              looked up as texts
     values   the numbers that are the levels, where a level is one number; None for intervals
@@ -55,10 +56,11 @@ class SelectorColumn:
     cuts: Cuts | None = None
     values: Cuts | None = None
 
-    def coded(self, series: Any) -> tuple[IntArray, NDArray[np.bool_]]:
-        """Return codes (n,) of a column of any type, and whether each stands for its exact value.
+    def encode(self, series: Any) -> tuple[IntArray, NDArray[np.bool_]]:
+        """Return the codes (n,) of a column's values, and a mask (n,): False where a value is no
+        level.
 
-        An unseen text has code 0, an unseen number the code of the next level below.
+        A number that is no level gets the code of the next lower one, any other value code 0.
         """
         name, missing = self.column.name, self.column.missing
         if self.cuts is None:
@@ -77,7 +79,7 @@ class SelectorColumn:
         return codes, is_level
 
     def question_text(self, bit: Bit) -> str:
-        """Return what a bit asks, as text to follow the column's name: ``=f`` or ``>=40``."""
+        """Return the question of a bit as text that follows the column's name: ``=f``, ``>=40``."""
         if bit.asks == "is" or self.cuts is None:
             return f"{'=' if bit.asks == 'is' else '>='}{self.column.levels[bit.code]}"
         return f">={text_of(self.cuts[bit.code - 1])}"
@@ -85,11 +87,13 @@ class SelectorColumn:
 
 @dataclass(frozen=True, eq=False)
 class FittedRecoding:
-    """A rule from rows of any type to the features of classifiers, which holds no row.
+    """A learned rule from rows of any type to kept bits or to shares of boxes; it holds no row.
 
-    columns   rules from values to levels
-    bits      all bits that could have been kept, or that boxes describe
-    support   (bits,) whether each is kept; with boxes, whether its probability differs among them
+    columns   the rule of each column, from values to codes of levels
+    recoding  the rule from codes to bits or boxes
+    bits      all bits that could have been kept, or of which boxes have a share
+    support   (bits,) whether each is kept; with boxes, whether its share differs among the rows of
+              the fit
     """
 
     columns: tuple[SelectorColumn, ...]
@@ -101,7 +105,7 @@ class FittedRecoding:
     def of(
         cls, columns: tuple[SelectorColumn, ...], recoding: RowRule, method: Method, rows: CodedRows
     ) -> FittedRecoding:
-        """Return the recoding that a method learned from some rows."""
+        """Return a rule that ``method`` learned from ``rows``, with all bits and those it keeps."""
         bits = tuple(getattr(method, "bits", cumulative_bits)(rows.columns))
         if isinstance(recoding, BitRule):
             chosen = set(recoding.bits)
@@ -115,7 +119,7 @@ class FittedRecoding:
 
     @property
     def released_bits(self) -> tuple[Bit, ...]:
-        """The bits that ``support`` marks."""
+        """The bits for which ``support`` is true."""
         return tuple(compress(self.bits, self.support))
 
     @property
@@ -124,13 +128,17 @@ class FittedRecoding:
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
-        """Return names of bits, such as ``sex=f``, from the names of all columns."""
+        """Return names of bits (bits,), such as ``sex=f``.
+
+        names   the names of all columns of X
+        """
         words = [names[bit.column] + self.columns[bit.column].question_text(bit) for bit in bits]
         return np.array(words, dtype=object)
 
     def recode(self, features: Features) -> NDArray[Any]:
-        """Return the kept bits of every row (n, kept): 0 or 1, or the probability in its box."""
-        columns, codes, are_exact = _coded(self.columns, features)
+        """Return the kept bits of every row (n, kept), 0 or 1; with boxes, the share of the row's
+        box where each bit is true."""
+        columns, codes, are_exact = _encode_columns(self.columns, features)
         if not self.keeps_bits:
             rows = CodedRows(columns, codes, np.zeros(features.rows, dtype=np.int64), ("",))
             return self.recoding.features(rows)[:, self.support]
@@ -141,27 +149,28 @@ class FittedRecoding:
         return matrix
 
 
-def _coded(
+def _encode_columns(
     columns: Sequence[SelectorColumn], features: Features
 ) -> tuple[tuple[Column, ...], NDArray[np.int16], list[NDArray[np.bool_]]]:
-    """Return the columns d, codes (n, d), and for each column whether codes are exact (n,)."""
+    """Return the d columns with their levels, the rows' codes (n, d), and d masks (n,): False where
+    a value is no level."""
     codes, are_exact = np.empty((features.rows, len(columns)), dtype=np.int16), []
     for index, (column, series) in enumerate(zip(columns, features.columns, strict=True)):
-        codes[:, index], is_exact = column.coded(series)
+        codes[:, index], is_exact = column.encode(series)
         are_exact.append(is_exact)
     return tuple(column.column for column in columns), codes, are_exact
 
 
-def coded_rows(
+def encode_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
     """Return the rows of a fit and their labels as codes."""
-    declared, codes, _ = _coded(columns, features)
+    declared, codes, _ = _encode_columns(columns, features)
     return CodedRows(declared, codes, labels.codes, labels.texts)
 
 
 def selector_method(method: object) -> Method:
-    """Return the method of a selector's argument; DeclarationError for an unknown one."""
+    """Return the method that the argument ``method`` names or is; DeclarationError for another."""
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]()
     if isinstance(method, tuple(METHODS.values())):
@@ -172,15 +181,15 @@ def selector_method(method: object) -> Method:
     )
 
 
-def learned_columns(
+def learn_columns(
     features: Features, edges: Any
 ) -> tuple[tuple[SelectorColumn, ...], dict[str, Cuts]]:
-    """Return the rules for the columns of a fit, and the cuts that were computed from rows.
+    """Return the rule of each column, and name of a column → its cuts that were learned from rows.
 
-    edges   None: cuts of numbers that need some are proposed; or one list of ascending numbers for
-            all columns of numbers, or a mapping from names or places of columns to a list each
+    edges   declared cuts: a list of ascending numbers for all columns of numbers, or a mapping from
+            names or positions of columns to lists; None: cuts of numbers that need some are learned
 
-    Raises one DeclarationError that names every column with values that are no levels, among them
+    Raises one DeclarationError that names every column with values that are no levels, such as
     numbers without declared cuts if ``edges`` declares some.
     """
     column_cuts, shared_cuts = dict[int, Cuts](), None
@@ -205,7 +214,7 @@ def learned_columns(
 
 
 def _kind(series: Any) -> ColumnKind:
-    """Return the kind of a column by its type; objects that are all numbers are numbers.
+    """Return the kind of a column by its type; for objects by their values, numbers if all are.
 
     Dates, times and durations that are all missing are texts."""
     import pandas as pd
@@ -327,7 +336,12 @@ def _levels(name: str, series: Any) -> SelectorColumn:
 
 
 def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered: bool) -> Column:
-    """Return a column, with a level for missing values if there are any."""
+    """Return a column with these levels, and a last one for missing values if a row has any.
+
+    missing   (n,) whether each row's value is missing
+
+    DeclarationError for more than ``MOST_LEVELS`` levels.
+    """
     if len(levels) > MOST_LEVELS:
         raise DeclarationError(
             f"X: the column {name!r} may have at most {MOST_LEVELS} different levels, but it has "
@@ -342,10 +356,11 @@ def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered
 
 
 def proposed_cuts(numbers: Any) -> Cuts:
-    """Return round numbers near the quantiles of some numbers (n,), as proposed cuts.
+    """Return cuts of numbers (n,), at most seven: their eighths, rounded so that few digits of any
+    row are in them.
 
-    Eighths, rounded to a tenth or a hundredth of the range of nine tenths of the numbers, so that
-    few digits of any row are in them. They are learned from rows all the same.
+    They are rounded to a tenth or a hundredth of the range of the middle nine tenths of the
+    numbers. They are learned from rows all the same.
 
     >>> proposed_cuts(np.arange(0, 80.25, 0.25))
     (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0)

@@ -24,9 +24,9 @@ _NO_UTF8 = "y: the labels must be texts that UTF-8 can encode, but one is not: r
 class LabelValues:
     """The labels of all rows, as codes and values.
 
-    codes    (n,) places in ``values``
+    codes    (n,) positions in ``values``
     values   a pandas index of the different labels, ascending
-    name     name of the series of labels, where it is a text
+    name     name of the series of labels if it is a text, else None
     """
 
     codes: IntArray
@@ -35,11 +35,12 @@ class LabelValues:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text of every different label."""
+        """The different labels as texts, in the order of ``values``."""
         return tuple(map(str, self.values))
 
     def series(self, codes: IntArray) -> Any:
-        """Return the labels of codes in the type of ``y``, without unused categories."""
+        """Return the labels that codes stand for as a series, in the type of ``y``, without unused
+        categories."""
         import pandas as pd
 
         series = pd.Series(self.values.take(codes))
@@ -48,11 +49,12 @@ class LabelValues:
 
 
 def labels_of(y: Any, *, rows: int) -> LabelValues:
-    """Return the labels of all rows by position, whatever their index.
+    """Return the labels of all rows as codes and values, by position, whatever the index of y.
 
-    DeclarationError unless each is an integer, a truth value or another value that can be compared,
-    and for a missing label or an empty text. Labels that read the same, as 1 and "1" or "ill" and
-    "ill ", are refused: a reader of the release sees one label where the promise counted two.
+    DeclarationError for labels that are missing or empty texts, for numbers that are no integers,
+    for more than ``MOST_LEVELS`` different labels, and unless there are ``rows`` of them. Labels
+    that read the same, as 1 and "1" or "ill" and "ill ", are refused: a reader of the release sees
+    one label where the promise counted two.
     """
     import pandas as pd
 

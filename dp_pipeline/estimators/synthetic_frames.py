@@ -49,11 +49,13 @@ def synthetic_frame(
     kind: FrameKind = "pandas",
     keys: Mapping[Any, NDArray[Any]] = MappingProxyType({}),
 ) -> Any:
-    """Return synthetic rows as a frame: any keys first, then the declared columns in their order.
+    """Return synthetic rows as a frame of the library ``kind``: key columns, then declared ones.
 
     Levels are as they were declared; a number is drawn uniformly inside its bin: float64, or an
     integer. Integers and truth values that may be missing have pandas' nullable types. Then each
     column gets the type that it has in ``X``, where that is known.
+
+    keys   name of a key column → its values (rows,)
     """
     import pandas as pd
 
@@ -71,13 +73,15 @@ def synthetic_frame(
             continue
         dtype = ("Int64" if attribute.nullable else "int64") if attribute.is_integer else "float64"
         frame[column.name] = _match_type(pd.Series(numbers, dtype=dtype), column)
-    return _of_kind(pd.DataFrame(frame), columns, kind)
+    return _convert_frame(pd.DataFrame(frame), columns, kind)
 
 
 def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
-    """Return the columns of a fit, with their discovered levels and with types of ``X``.
+    """Return declared columns as they are after a fit: with discovered bounds and levels, and with
+    the types of ``X``.
 
-    values   of the columns; further ones are left out
+    values   the columns of ``X`` in the order of ``columns``; more of them are ignored
+    domain   the domain of the fit
 
     A fitted estimator and its pickle hold these types, so no value of a row is in them.
     """
@@ -118,8 +122,9 @@ def _without_values(dtype: Any) -> Any:
     return np.dtype(dtype.kind) if isinstance(dtype, np.dtype) and dtype.kind in "SU" else dtype
 
 
-def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
-    """Return a pandas frame as a frame of another library; unchanged where polars is missing."""
+def _convert_frame(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
+    """Return a pandas frame as one of the library ``kind``; unchanged if that is polars, which is
+    not installed."""
     if kind == "pandas" or (kind == "polars" and find_spec("polars") is None):
         return frame
     # What pandas would note of itself is no part of the table.
@@ -139,7 +144,8 @@ def _of_kind(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> 
 
 
 def _match_type(values: Any, column: DeclaredColumn) -> Any:
-    """Return declared values in the type of the column of ``X``, or a similar one that fits."""
+    """Return a series of synthetic values in the type of the column of ``X``, or in a similar type
+    that can hold the declared values."""
     import pandas as pd
 
     dtype, levels = column.dtype, column.levels
@@ -161,7 +167,8 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
 
 
 def _clipped(numbers: Any, dtype: Any) -> Any:
-    """Return numbers clipped to the limits of a type, which discovered bounds may exceed."""
+    """Return a series clipped to the limits of a type of numbers, which discovered bounds may
+    exceed."""
     stored = getattr(dtype, "pyarrow_dtype", None)
     stored = getattr(stored, "value_type", stored)
     number = np.dtype(
@@ -220,7 +227,10 @@ def _as_durations(seconds: Any, column: DeclaredColumn) -> Any:
 
 
 def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
-    """Return levels or numbers as decimals; numbers get the decimals of the type, or else two."""
+    """Return a series of levels or numbers as decimals.
+
+    Numbers get as many decimal places as the Arrow type of ``X``, or two for Python's decimals.
+    """
     import pandas as pd
 
     stored = column.stored
@@ -241,7 +251,8 @@ def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
 
 
 def _arrow_type(arrow_type: Any, column: DeclaredColumn, family: Family) -> Any:
-    """Return the Arrow type of ``X`` where it fits, else the usual one of the family."""
+    """Return ``arrow_type`` if it can hold the column's declared values, else the usual type of the
+    family."""
     if isinstance(arrow_type, pa.DictionaryType) and column.levels is not None:
         inner = _arrow_type(arrow_type.value_type, column, family)
         has_few_levels = len(column.levels) <= np.iinfo(np.int8).max
@@ -261,7 +272,7 @@ def _family(column: DeclaredColumn) -> Family:
 
 
 def _can_hold_declared(arrow_type: Any, column: DeclaredColumn, family: Family) -> bool:
-    """Return whether an Arrow type is of the family, with the declared levels or edges."""
+    """Return whether an Arrow type is of the family, and its limits hold the declared values."""
     if arrow_type not in _TYPES.get(family, _TYPES["texts"]):
         return False
     is_number = family in ("whole", "real")
@@ -278,7 +289,8 @@ _TYPES: Mapping[Family, Collection[pa.DataType]] = {
 
 
 def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
-    """Return whether all declared levels or edges are within the limits of a type of numbers."""
+    """Return whether the limits of a NumPy type hold all declared levels or edges; True for a
+    discovered column."""
     edges: Sequence[Any] = getattr(column.attribute.cells, "edges", ())
     values = edges if column.levels is None else column.levels
     least, most = _limits(number)
@@ -286,7 +298,8 @@ def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
 
 
 def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
-    """Return dates or times in the type of the column of ``X``, such as ISO texts or objects."""
+    """Return local dates or times as a series in the type of the column of ``X``, such as ISO texts
+    or Python's objects; datetime64 if that type is none of times."""
     import pandas as pd
 
     clock, dtype = column.attribute.clock, column.dtype
@@ -312,7 +325,8 @@ def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
 
 
 def _time_objects(times: Any, stored: Any, clock: Clock) -> Any:
-    """Return local times as Python's dates or times; unchanged where ``X`` has none of them."""
+    """Return local times as a series of Python's dates or times; unchanged if ``stored``, the Arrow
+    type of ``X``, is None."""
     import pandas as pd
 
     if stored is None:
@@ -326,17 +340,18 @@ def _time_objects(times: Any, stored: Any, clock: Clock) -> Any:
 
 
 def _in_zone(times: Any, clock: Clock) -> Any:
-    """Return local times with their zone: the first of an hour that is twice, and the end of a
-    skipped one."""
+    """Return local times with the clock's zone: the first of two in an hour that comes twice, and
+    the end of a skipped hour."""
     return times.dt.tz_localize(
         clock.zone, ambiguous=np.ones(len(times), dtype=bool), nonexistent="shift_forward"
     )
 
 
 def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any]) -> Columns:
-    """Return the columns of these names, in that order.
+    """Return the declared columns with these names, in the order of ``names``.
 
-    DeclarationError for none, one twice, one that is not declared, and too many cells.
+    DeclarationError for no name, for one that is repeated or not declared, and for columns with
+    more than ``MAX_GRID_CELLS`` cells together.
     """
     columns_by_name = {column.name: column for column in columns}
     wrong = [name for name in names if name not in columns_by_name or names.count(name) > 1]
@@ -356,7 +371,11 @@ def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any
 
 
 def marginal_frame(table: SyntheticTable, columns: Columns) -> Any:
-    """Return a frame of cells: synthetic share, noisy count and the deviation of its noise."""
+    """Return a pandas frame with a row for each cell of some columns, which the index names.
+
+    Its columns are ``probability``, the share of the synthetic rows; ``noisy_count``, in rows, and
+    ``deviation``, that of its noise: NA and NaN where no noisy table has all the columns.
+    """
     import pandas as pd
 
     index_labels = [_labels(column) for column in columns]
@@ -375,7 +394,7 @@ def marginal_frame(table: SyntheticTable, columns: Columns) -> Any:
 
 
 def _levels(column: DeclaredColumn, codes: IntArray) -> Any:
-    """Return the levels of codes as a series, NA for a missing value."""
+    """Return the level of each code as a series, NA for a missing value."""
     import pandas as pd
 
     nullable = column.attribute.nullable
@@ -390,7 +409,7 @@ def _levels(column: DeclaredColumn, codes: IntArray) -> Any:
 
 
 def _labels(column: DeclaredColumn) -> Any:
-    """Return a label for each cell: a level, an interval in words, NA for missing."""
+    """Return a label for each cell of a column: a level, the text of a bin, or NA for missing."""
     size = column.attribute.size
     if column.levels is not None:
         return _levels(column, np.arange(size))
@@ -399,7 +418,8 @@ def _labels(column: DeclaredColumn) -> Any:
 
 
 def clique_graph(table: SyntheticTable, columns: Columns) -> Any:
-    """Return an undirected graph: cliques with their ``cells``, edges with their ``separator``."""
+    """Return a table's model as a networkx graph: its nodes are cliques, tuples of column names,
+    with their number of ``cells``; its edges have the ``separator``, the columns of both."""
     import networkx as nx
 
     public_names = {column.attribute.name: column.name for column in columns}

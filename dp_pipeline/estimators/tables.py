@@ -37,13 +37,13 @@ _KEY = b"no secret"
 
 @dataclass(frozen=True)
 class TableForm:
-    """What is public about a table: its columns, library and names.
+    """What is public about a table of X: its columns, library and names.
 
-    columns     the declared ones
-    kind        library of its frame
+    columns     the declared columns
+    kind        library of the frame
     has_labels  whether X names its columns
-    name        of a table of units or of parts
-    key         what its frame calls the column with the key of the unit
+    name        name of the table if it is one of units or of parts, else empty
+    key         name of the column with the key of the unit; None for a single table
     """
 
     columns: Columns
@@ -56,9 +56,10 @@ class TableForm:
 def declared_table(
     X: Any, features: Features, columns: Columns, *, name: str = "", key: Any = None
 ) -> tuple[TableForm, tuple[Any, ...]]:
-    """Return the form of a table, with the values of its columns and of its key, if it has one.
+    """Return the form of a table of X, and the values (n,) of each declared column and of the key
+    column, if it has one.
 
-    DeclarationError where a column is missing or unreadable.
+    DeclarationError where a column is missing or has a type that is not read.
     """
     keys = [] if key is None else [key]
     values = declared_values(features, [*(column.name for column in columns), *keys])
@@ -71,9 +72,10 @@ def declared_table(
 class DeclaredRows:
     """The rows of X, of one table, or of a table of units and that of their parts.
 
-    forms        of each table
-    values       of each table: values of its declared columns, then of the person or unit
-    domain       of one row, which is a part where units have parts
+    forms        the form of each table
+    values       for each table the values (n,) of its declared columns, then of the column with the
+                 key of the person or unit, if any
+    domain       the domain of a row, which is a part where units have parts
     """
 
     forms: tuple[TableForm, ...]
@@ -85,11 +87,11 @@ class DeclaredRows:
     def of_units(cls, X: Any, domain: Any, key: Any, at_most: Any, order: Any) -> DeclaredRows:
         """Return the rows of units and their parts, whose columns are declared table by table.
 
-        X       two frames by name, or one frame of parts, with the columns of their unit
-        domain  the columns of units and of their parts, by name, with the units first
-        key     the column with the key of a unit
-        at_most most parts of a unit that count, at least 2
-        order   the number or date of a part by which those of a unit are in order, or None
+        X        two frames by name, or one frame of parts, with the columns of their unit
+        domain   name of a table → declaration of its columns, the units first
+        key      name of the column with the key of a unit
+        at_most  most parts of a unit that count, at least 2
+        order    name of the column that puts the parts of a unit in order, or None
 
         DeclarationError for anything else, and for what a data set file with parts refuses.
         """
@@ -137,7 +139,8 @@ class DeclaredRows:
         return cls(forms, values, of_parts, UnitOfParts(str(key), most))
 
     def stored(self) -> pa.Table:
-        """Return the rows in the form in which sources give them, before units and parts join."""
+        """Return the rows as one Arrow table, such as a file gives; units and parts are separate
+        rows where X is two frames."""
         key, declared = self.protection.column, self.domain.parts
         stored = [
             stored_table(domain_of(form.columns), values, key)
@@ -149,9 +152,10 @@ class DeclaredRows:
         return pa.table({name: each[name] for each in stored for name in each.column_names})
 
     def codes(self) -> tuple[dict[str, NDArray[Any]], int]:
-        """Return the codes of all rows that fit the declaration, with the number of the others.
+        """Return attribute → codes (rows,) of the rows that fit the declaration, and the number of
+        other rows.
 
-        Of units with parts the rows are parts, unit by unit; a unit without parts has one row.
+        Where units have parts the rows are parts, unit by unit; a unit without parts has one row.
         """
         spec = DatasetSpec.of_domain("rows", self.domain, protection=self.protection)
         rows = prepared_rows(spec, self.stored(), _KEY)
@@ -162,7 +166,8 @@ class DeclaredRows:
         return codes, len(self.values[-1][0]) - fitting
 
     def fitted_forms(self, domain: Domain) -> tuple[TableForm, ...]:
-        """Return the form of every table after a fit with this domain, with the types of X."""
+        """Return the form of every table after a fit, with the types of X and the bounds and levels
+        of ``domain``, the domain of the fit."""
         return tuple(
             replace(form, columns=typed_columns(form.columns, values, domain))
             for form, values in zip(self.forms, self.values, strict=True)
@@ -194,9 +199,13 @@ def have_parts(X: Any, domain: Any) -> bool:
 def _table_of(
     name: str, X: Any, declared: Any, key: Any, *, is_complete: bool
 ) -> tuple[TableForm, tuple[Any, ...]]:
-    """Return the form of the table of units or of parts, with the values of its columns and key.
+    """Return the form of the table of units or of parts, and the values (n,) of its declared
+    columns and of its key column.
 
-    is_complete   whether a type that never leaves a value out has no level of missing ones
+    declared      declaration of the columns
+    is_complete   whether a column of a type without missing values has no level for them
+
+    DeclarationError for a frame without the column ``key``.
     """
     features = features_of(X)
     if key not in (features.labels or ()):
@@ -212,9 +221,9 @@ def _table_of(
 
 
 def public_rows(prior: Any, forms: tuple[TableForm, ...], domain: Domain) -> PublicTable:
-    """Return the public rows of other persons that fit the declared domain, in codes of it.
+    """Return those of the public rows ``prior`` that fit the declared domain, as codes.
 
-    Raises DeclarationError as for ``X``, and where no row remains, as these rows are public.
+    DeclarationError as for ``X``, and if no row fits, as these rows are public.
     """
     with name_argument("prior"):
         codes, left_out = other_rows(prior, forms, domain).codes()
@@ -227,10 +236,11 @@ def public_rows(prior: Any, forms: tuple[TableForm, ...], domain: Domain) -> Pub
 
 
 def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> DeclaredRows:
-    """Return rows, not the fitted ones, of the same tables; DeclarationError for other tables.
+    """Return rows to compare with the fitted ones, of the same tables; DeclarationError unless X
+    has their columns.
 
-    forms    of the tables
-    domain   of the fit
+    forms    the form of each table in the fit
+    domain   the domain of the fit
     """
     parts, names = domain.parts, [form.name for form in forms]
     frames = dict.fromkeys(names, X)
@@ -253,7 +263,8 @@ def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> Declared
 
 
 def synthetic_frames(table: SyntheticTable, forms: tuple[TableForm, ...]) -> Any:
-    """Return synthetic rows as a frame; of units and parts, as two by name, with their keys."""
+    """Return synthetic rows as a frame; for units and parts as a dict of two frames by name, with
+    the key of the unit in both."""
     if len(forms) == 1:
         return synthetic_frame(table, forms[0].columns, forms[0].kind)
     declared = table.domain.parts
