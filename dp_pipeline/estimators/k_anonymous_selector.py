@@ -292,8 +292,8 @@ labels in every class; no ε, not differentially private
         -------
         float
             The mean accuracy of logistic regression in cross-validation over these rows, from 0 to
-            1. Where a label has a single row, or no column is kept, the share of the most frequent
-            label.
+            1. Where a label has a single row, there is only one, or no column is kept, the share of
+            the most frequent label.
 
         Raises
         ------
@@ -312,9 +312,12 @@ labels in every class; no ε, not differentially private
         features = self.transform(X)
         with invalid_parameters():
             codes = labels_of(y, rows=len(features)).codes
-        folds = min(5, int(np.bincount(codes).min()))
-        if folds < 2 or not np.size(features):
-            return float(np.bincount(codes).max() / len(codes))
+        if not len(codes):
+            raise InvalidParameter("X: the table must have at least one row, but it has none")
+        counts = np.bincount(codes)
+        folds = min(5, int(counts.min()))
+        if folds < 2 or len(counts) < 2 or not np.size(features):
+            return float(counts.max() / len(codes))
         scores = cross_val_score(LogisticRegression(), np.asarray(features), codes, cv=folds)
         return float(scores.mean())
 
@@ -458,6 +461,7 @@ labels in every class; no ε, not differentially private
 def _share(value: Any) -> Fraction:
     """Return a share as a Fraction, a float by its shortest decimal text; DeclarationError unless
     it is from 0 to below 1."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < 1:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not (is_number and 0 <= value < 1):
         raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {value!r:.60}")
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))

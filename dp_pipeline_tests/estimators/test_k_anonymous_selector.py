@@ -116,6 +116,14 @@ def test_suppressed_rows_are_flagged_and_removed():
     assert len(estimator.transform(X)) == 13
 
 
+def test_score_of_one_label_or_of_no_row():
+    estimator = selector().fit(PATIENTS, ILL)
+    assert estimator.score(PATIENTS, ["y"] * len(PATIENTS)) == 1.0
+    assert estimator.score(PATIENTS[:3], ["y", "n", "y"]) == pytest.approx(2 / 3)
+    with pytest.raises(InvalidParameter, match="X: the table must have at least one row"):
+        estimator.score(PATIENTS[:0], [])
+
+
 def test_a_share_is_exact():
     assert int(0.145 * 200) == 28
     X = [["a", "c"]] * 60 + [["b", "c"]] * 51 + [["a", "d"]] * 60 + [["b", "d"]] * 29
@@ -259,6 +267,7 @@ BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
     ({"k": 2.0}, "k: expected"),
     ({"diversity": 0}, "diversity: expected an integer of at least 1, got 0"),
     ({"suppress": 1}, "suppress: expected a share from 0 to below 1, got 1"),
+    ({"suppress": 10**400}, "suppress: expected a share from 0 to below 1, got 10000"),
     ({"suppress": float("nan")}, "suppress: expected"),
     ({"suppress": "0.1"}, "suppress: expected"),
     ({"method": "kjigg"}, "method: expected one of .*kjig, .*, got 'kjigg'"),
