@@ -19,7 +19,7 @@ from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import bit_matrix, one_hot_bits
-from dp_pipeline.anonymity.ranking import fitted_forest, permutation_importance
+from dp_pipeline.anonymity.ranking import fit_forest, permutation_importance
 
 # ruff: noqa: T201
 
@@ -76,7 +76,7 @@ def forest() -> None:
     matrix = np.ascontiguousarray(bit_matrix(bits, rows.codes, rows.columns), dtype=np.float32)
 
     def fit() -> Any:
-        return fitted_forest(matrix, rows.target, trees=TREES, seed=1)
+        return fit_forest(matrix, rows.target, trees=TREES, seed=1)
 
     fitted = fit()
     fits = seconds(fit, repeats=2)

@@ -18,7 +18,7 @@ Splits = tuple[IntArray, IntArray]
 
 
 class ClassPartition:
-    """A partition of rows into classes, which is one class until ``refine`` splits it by bits.
+    """A partition of rows into classes: one class at first, which ``refine`` splits by bits.
 
     bits     the candidate bits; all methods take a bit as its position among these
     counts   (classes, labels) number of rows of each class and label
@@ -46,19 +46,23 @@ class ClassPartition:
         self.counts = rows.target_counts[None]
 
     def allows(self, bit: int) -> bool:
-        """Return whether the classes, split by one more bit, would keep the guarantee."""
+        """Return whether the classes, split by one more bit, would keep the guarantee if as many
+        rows are suppressed as it permits."""
         return bool(self.keeps_guarantee(self.split([bit]))[0])
 
     def takes(self, bit: int) -> bool:
-        """Return whether a bit is allowed and, where rows may be left out, cuts some class into two
-        allowed ones; any other bit would only show which rows are missing."""
+        """Return whether ``allows`` is true of a bit and, where rows may be suppressed, whether it
+        also cuts some class into two that keep the guarantee.
+
+        Any other bit would only show which rows are missing."""
         splits = self.split([bit])
         is_always_worth = not self._max_suppressed or self._guarantee.is_empty
-        is_worth = is_always_worth or self.cut_classes(splits)[0] > 0
+        is_worth = is_always_worth or self.count_cut_classes(splits)[0] > 0
         return bool(is_worth and self.keeps_guarantee(splits)[0])
 
     def split(self, bits: Sequence[int]) -> Splits:
-        """Return the rows of each class and label on both sides of each bit; refine nothing."""
+        """Return the numbers of rows of each class and label on the rarer side of each bit and on
+        the other side, both (bits, classes, labels); refine nothing."""
         cells, sides = self.counts.size, [self._rarer[bit] for bit in bits]
         offsets = np.repeat(np.arange(len(bits)) * cells, [len(side) for side in sides])
         patterns = np.concatenate(sides)
@@ -69,8 +73,7 @@ class ClassPartition:
         return rarer, self.counts - rarer
 
     def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
-        """Return whether each bit would leave the guarantee kept, with no more rows suppressed than
-        allowed (bits,)."""
+        """Return whether ``allows`` is true of each bit (bits,), from the result of ``split``."""
         if self._guarantee.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)
         broken_rows = sum(
@@ -79,13 +82,15 @@ class ClassPartition:
         )
         return np.asarray(broken_rows <= self._max_suppressed)
 
-    def cut_classes(self, splits: Splits) -> IntArray:
-        """Return the number of classes that each bit cuts into two allowed ones (bits,)."""
+    def count_cut_classes(self, splits: Splits) -> IntArray:
+        """Return the number of classes that each bit cuts into two which keep the guarantee
+        (bits,), from the result of ``split``."""
         rarer, other = (self._guarantee.is_met(side) for side in splits)
         return np.asarray(np.count_nonzero(rarer & other, axis=-1))
 
     def refine(self, bit: int) -> None:
-        """Split every class by a bit, whether or not that is allowed; drop empty classes."""
+        """Split every class by a bit, in place, whether or not that keeps the guarantee; drop empty
+        classes."""
         rarer, other = (side[0] for side in self.split([bit]))
         sides = np.stack([other, rarer], axis=1).reshape(2 * len(rarer), -1)
         # Without rows, one empty class remains.
@@ -95,7 +100,8 @@ class ClassPartition:
         self._groups, self.counts = (np.cumsum(is_filled) - 1)[doubled], sides[is_filled]
 
     def result(self, accepted: Iterable[int]) -> Recoding:
-        """Return the recoding by the accepted bits, which suppresses classes below the guarantee.
+        """Return the recoding by the accepted bits, which suppresses all rows of classes that break
+        the guarantee.
 
         accepted   exactly the bits by which the classes were refined, in any order; they are
                    released in the order of the candidates, as theirs would reveal more
@@ -114,7 +120,8 @@ def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:
-    """Refine the partition, in the given order, by each bit that it takes; return these bits.
+    """Refine the partition, in the given order, by each bit for which ``takes`` is then true;
+    return these bits.
 
     RFKA, algorithm 1, lines 5 to 10, with the "not" that line 7 lacks as printed. A skipped bit
     could not be added later, so the set is maximal, though it need not have the most bits.

@@ -26,7 +26,8 @@ def boxes_around(
 ) -> tuple[Box, ...]:
     """Return the smallest box around the rows of each group, from the codes of all rows (n, d).
 
-    No group is empty. In an ordered column a box has every value from the lowest to the highest.
+    No group may be empty. In an ordered column a box has every value from its lowest to its
+    highest.
     """
     starts, boxes = level_starts(columns), list[Box]()
     positions, ones = codes + starts[:-1], np.ones(len(codes))
@@ -38,15 +39,17 @@ def boxes_around(
 
 
 def level_starts(columns: Sequence[Column]) -> IntArray:
-    """Return the number at which each column's levels start when all levels are numbered together,
-    and the number of all levels last (d + 1,)."""
+    """Return the number of levels in all columns before each column, and last in all columns
+    (d + 1,).
+
+    These are the positions at which the levels of each column start in one sequence of all."""
     return np.cumsum([0, *(column.size for column in columns)])
 
 
 def fill_gaps(is_held: Mask, columns: Sequence[Column]) -> list[Mask]:
-    """Return one mask (groups, levels) for each column of the levels that each group spans.
+    """Return for each column a mask (groups, levels) of the levels that each group spans.
 
-    is_held   (groups, levels of all columns) whether a group has rows on a level
+    is_held   (groups, levels of all columns) whether a group has rows with a level
 
     In an ordered column, a group spans all values between its lowest and its highest.
     """
@@ -147,7 +150,7 @@ class BoxRule:
 
     @cached_property
     def _codes(self) -> IntArray:
-        """The released codes of each box (boxes, d)."""
+        """The codes of each box in the released columns (boxes, d)."""
         table = np.zeros((len(self.boxes), len(self.source)), dtype=np.int64)
         for i, sets in enumerate(self._sets):
             code_of = {codes: code for code, codes in enumerate(sets)}
@@ -169,8 +172,8 @@ class BoxRule:
         return replace(rows, columns=self.columns, codes=codes)
 
     def features(self, rows: CodedRows) -> FloatArray:
-        """Return the share of the levels in a row's box for which each cumulative bit is true,
-        (n, bits)."""
+        """Return for each row and cumulative bit the share of true levels among the levels that the
+        row's box has in the bit's column (n, bits)."""
         return self._features[self.finder.box_numbers(rows.codes)]
 
 

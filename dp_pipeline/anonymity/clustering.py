@@ -44,7 +44,8 @@ class Gower:
         return np.asarray(np.sum([np.zeros(len(codes)), *columns], axis=0))
 
     def from_centres(self, centres: IntArray) -> NDArray[np.float32]:
-        """Return the distance of each level of all columns from m centres (m, d), (levels, m)."""
+        """Return the distance of each level from the code that each of m centres (m, d) has in its
+        column, for the levels of all columns one after the other (levels, m)."""
         parts = [matrix[:, centres[:, i]] for i, matrix in enumerate(self.distances)]
         return np.concatenate([np.zeros((0, len(centres))), *parts], dtype=np.float32)
 
@@ -63,7 +64,7 @@ class Gower:
         return nearest
 
     def middles(self, codes: NDArray[np.integer], weights: IntArray, groups: Groups) -> IntArray:
-        """Return the codes (groups, d) with the least total distance to the members of each group;
+        """Return for each group the codes with the least total distance to its members (groups, d);
         in an ordered column these are medians.
 
         weights   (n,) number of rows that each row of codes (n, d) stands for
@@ -139,7 +140,7 @@ class ClusterKAnonymity:
         if (unchanged := unchanged_if_possible(rows, guarantee)) is not None:
             return unchanged
         clustering = _Clustering(rows, guarantee)
-        centres = clustering.merged_centres(clustering.split_centres())
+        centres = clustering.merge_centres(clustering.split_centres())
         finder = CentreRule(rows.columns, tuple(map(tuple, centres.tolist())))
         classes = Groups.of(finder.box_numbers(clustering.codes), len(centres))
         boxes = boxes_around(clustering.codes, rows.columns, classes)
@@ -154,13 +155,13 @@ class _Clustering:
         self.gower, self.guarantee = Gower(rows.columns), guarantee
 
     def split_centres(self) -> IntArray:
-        """Return the distinct middles (m, d) of clusters that keep the guarantee, with at most 2K
-        rows where possible."""
+        """Split one cluster of all rows until clusters have at most 2K rows or cannot be split;
+        return the distinct middles of those that keep the guarantee (m, d)."""
         most = 2 * max(self.guarantee.k, self.guarantee.diversity)
         centres, clusters = [], Groups.single(len(self.codes))
         while clusters.size:
             members = np.bincount(clusters.keys, minlength=clusters.size)
-            rows = clusters.total(self.row_counts[clusters.members])
+            rows = clusters.sum_by_group(self.row_counts[clusters.members])
             is_large = (rows > most) & (members > 1)
             centres.append(self._middles(clusters.select(~is_large)))
             clusters = clusters.select(is_large)
@@ -172,9 +173,10 @@ class _Clustering:
             clusters = halves.select(is_kept)
         return np.unique(np.concatenate(centres), axis=0)
 
-    def merged_centres(self, centres: IntArray) -> IntArray:
-        """Return those centres that remain after dropping the centre with the fewest nearest rows
-        until the rows nearest to each keep the guarantee."""
+    def merge_centres(self, centres: IntArray) -> IntArray:
+        """Drop centres until the rows nearest to each keep the guarantee; return those that remain.
+
+        The next to drop has the fewest rows of all whose rows break the guarantee."""
         by_level = self.gower.from_centres(centres)
         nearest = self.gower.nearest(self.codes, by_level)
         counts = self._label_counts(nearest, len(centres), np.arange(len(nearest)))
@@ -192,18 +194,19 @@ class _Clustering:
         return self.gower.middles(self.codes, self.row_counts, groups)
 
     def _label_counts(self, keys: IntArray, size: int, members: IntArray) -> IntArray:
-        """Return the number of rows by key and by label (size, labels).
+        """Return the number of rows of each key and label (size, labels).
 
-        members, keys   (members,) positions of distinct rows, and the key of each
+        members, keys   (members,) positions of distinct rows, and a key 0..size − 1 for each
         """
         counts = np.zeros((size, self.counts.shape[1]), dtype=np.int64)
         np.add.at(counts, keys, self.counts[members])
         return counts
 
     def _halves(self, clusters: Groups) -> IntArray:
-        """Return the half of its cluster to which each member belongs (members,).
+        """Divide each cluster of two or more distinct rows in two; return the half to which each
+        member belongs (members,).
 
-        Cluster i, of two distinct rows or more, has the halves 2i and 2i + 1; neither is empty."""
+        Cluster i has the halves 2i and 2i + 1; neither is empty."""
         codes, keys, size = self.codes[clusters.members], clusters.keys, 2 * clusters.size
         distance = self.gower.between
         first = codes[_farthest(distance(codes, self._middles(clusters)[keys]), clusters)]
@@ -222,6 +225,10 @@ class _Clustering:
 
 
 def _farthest(distances: FloatArray, groups: Groups) -> IntArray:
-    """Return the index of the member with the largest distance in each group (groups,)."""
+    """Return the index of the member with the largest distance in each group (groups,), the first
+    in a tie.
+
+    distances   (members,) one for each member of the groups
+    """
     order = np.lexsort((-distances, groups.keys))
     return order[np.searchsorted(groups.keys, np.arange(groups.size))]

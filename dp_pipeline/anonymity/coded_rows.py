@@ -80,7 +80,8 @@ class CodedRows:
         return replace(self, codes=self.codes[rows], target=self.target[rows])
 
     def kinds(self) -> "tuple[CodedRows, IntArray]":
-        """Return the m distinct pairs of codes and label, in order, and the rows of each (m,).
+        """Return the m distinct rows with their labels, in order, and the number of rows equal to
+        each (m,).
 
         >>> rows = CodedRows((Column("sex", ("f", "m")),), np.array([[1], [0], [1]]),
         ...                  np.array([0, 1, 0]), ("well", "ill"))
@@ -123,7 +124,7 @@ class DistinctRows:
 
 
 class TooFewRows(PipelineError):
-    """Raised when all rows together break the guarantee of one class; nothing was released."""
+    """Raised when even one class of all rows would break the guarantee; nothing was released."""
 
 
 @dataclass(frozen=True)
@@ -152,11 +153,11 @@ class KAnonymityGuarantee:
 
     @property
     def is_empty(self) -> bool:
-        """Whether every table fulfils the guarantee."""
+        """Whether every table keeps the guarantee: it asks for at most one row and one label."""
         return self.k <= 1 and self.diversity <= 1
 
     def max_suppressed_rows(self, rows: int) -> int:
-        """Return how many of so many rows may be left out of the release, rounded down.
+        """Return how many of ``rows`` rows may be left out of the release, rounded down.
 
         >>> KAnonymityGuarantee(5, suppressed=Fraction("0.29")).max_suppressed_rows(100)
         29
@@ -164,7 +165,8 @@ class KAnonymityGuarantee:
         return int(self.suppressed * rows)
 
     def is_met(self, counts: IntArray, *, axis: int = -1) -> NDArray[np.bool_]:
-        """Return a mask of the classes with enough rows and labels; an empty class has too few.
+        """Return a mask of the classes with at least ``k`` rows and ``diversity`` labels; it is
+        false for an empty class.
 
         counts   number of rows of every class by label, with the labels along ``axis``
 
@@ -177,7 +179,7 @@ class KAnonymityGuarantee:
         return np.asarray(is_met)
 
     def require_possible(self, rows: CodedRows) -> None:
-        """Raise TooFewRows unless all rows as one class, of any codes, fulfil the guarantee."""
+        """Raise TooFewRows unless the rows would keep the guarantee if all were one class."""
         if self.is_empty:
             return
         if len(rows) < self.k:

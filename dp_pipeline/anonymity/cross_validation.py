@@ -84,7 +84,7 @@ def expected_advantage(
 
     aucs        (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
     deficits    (candidates,) AUC by which each is usually behind
-    noise       variance of a mean over folds, divided by that of one fold
+    noise       variance of the mean over folds, divided by the variance of one fold's AUC
     reference   number of the candidate that the others are compared with
 
     It is the posterior mean of a normal distribution: the prior mean is minus the deficit, the
@@ -102,8 +102,8 @@ def expected_advantage(
 def _cross_validate(
     candidates: Sequence[Candidate], rows: CodedRows, guarantee: KAnonymityGuarantee
 ) -> tuple[FloatArray, float]:
-    """Return the AUC of every candidate in every fold (candidates, folds), and the variance of a
-    mean over folds, divided by that of one fold.
+    """Return the AUC of every candidate in every fold (candidates, folds), and the variance of the
+    mean over folds, divided by the variance of one fold's AUC.
 
     Folds whose test rows have one label are left out; if fewer than two folds remain, the AUCs are
     0 in two folds. Training rows overlap between folds, so a mean varies more than by the number of
@@ -129,10 +129,12 @@ def _cross_validate(
 
 
 def _auc(candidate: Candidate, learn: ScoredRows, test: tuple[CodedRows, IntArray]) -> float:
-    """Return the AUC on the test rows, 0.5 if there are too few rows to learn from; NaN if the test
-    rows have fewer than two labels.
+    """Return the AUC on test rows of logistic regression that learned from recoded rows.
 
-    test   distinct rows with their labels, and the number of each
+    It is 0.5 if there are too few rows to recode, and NaN if the test rows have fewer than two
+    labels.
+
+    test   distinct rows with their labels, and the number of rows equal to each
     """
     try:
         rule = candidate.recode(learn).rule
@@ -151,7 +153,8 @@ def _auc(candidate: Candidate, learn: ScoredRows, test: tuple[CodedRows, IntArra
 def _released_classes(
     rule: RowRule, kinds: CodedRows, counts: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """Return the features (classes, features) and label counts (classes, labels) of each class.
+    """Return the features (classes, features) of each class of recoded rows, and its numbers of
+    rows by label (classes, labels).
 
     counts   (kinds,) number of rows equal to each of ``kinds``
     """

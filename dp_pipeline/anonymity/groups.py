@@ -27,12 +27,12 @@ class Groups:
 
     @classmethod
     def of(cls, group_of_row: IntArray, size: int) -> "Groups":
-        """Return the groups of n rows, from the number of the group of each row (n,)."""
+        """Return the groups of n rows, from the number of each row's group, 0..size − 1 (n,)."""
         return cls.single(len(group_of_row)).regroup(group_of_row, size)
 
     @classmethod
     def single(cls, rows: int) -> Self:
-        """Return one group that has all of so many rows."""
+        """Return one group of all rows, of which there are ``rows``."""
         return cls(np.arange(rows), np.zeros(rows, dtype=np.int64), 1)
 
     def regroup(self, keys: IntArray, size: int) -> "Groups":
@@ -51,7 +51,8 @@ class Groups:
         return Groups(self.members[is_selected], keys, int(np.count_nonzero(mask)))
 
     def parts(self, cells: int) -> "Iterator[Groups]":
-        """Yield runs of consecutive groups, each renumbered from 0, that fit into one array.
+        """Yield runs of consecutive groups, renumbered from 0 in each run, with at most
+        ``MAX_CELLS_AT_ONCE`` cells or one group.
 
         cells   number of cells that are counted for each group
         """
@@ -61,14 +62,15 @@ class Groups:
             size = min(at_once, self.size - start)
             yield Groups(self.members[low:high], self.keys[low:high] - start, size)
 
-    def total(self, numbers: IntArray | FloatArray) -> FloatArray:
-        """Return the sum of the numbers (members,) of each group's members (size,)."""
+    def sum_by_group(self, numbers: IntArray | FloatArray) -> FloatArray:
+        """Return the sum of numbers (members,) over the members of each group (size,)."""
         return np.asarray(np.bincount(self.keys, numbers, minlength=self.size))
 
     def sum_by_level(
         self, positions: IntArray, numbers: IntArray | FloatArray, levels: int
     ) -> FloatArray:
-        """Return the sum of numbers over each group's members with each level (size, levels).
+        """Return the sum of numbers over those members of each group that have each level (size,
+        levels).
 
         positions   (n, d) level of each row of the table in each of d columns, where the levels of
                     all columns are numbered 0..levels − 1 together

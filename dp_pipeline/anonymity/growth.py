@@ -52,7 +52,7 @@ class LevelLine:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """All cuts of some boxes by cumulative bits, with the number of rows on both sides.
+    """All cuts of some boxes by cumulative bits, each with the numbers of rows on both sides.
 
     boxes   the boxes, as groups of the line's rows
     """
@@ -62,8 +62,8 @@ class Cuts:
     guarantee: KAnonymityGuarantee
 
     @cached_property
-    def levels(self) -> IntArray:
-        """The number of rows of each label and box on each level (labels, boxes, levels)."""
+    def level_counts(self) -> IntArray:
+        """The number of rows of each label and box with each level (labels, boxes, levels)."""
         labels, size, members = self.line.labels, self.boxes.size, self.boxes.members
         keys = self.line.rows.target[members] * size + self.boxes.keys
         by_label = Groups(members, keys, labels * size)
@@ -75,40 +75,42 @@ class Cuts:
     def box_counts(self) -> IntArray:
         """The number of rows of each label in each box (labels, boxes, 1)."""
         first = self.line.rows.columns[0]
-        return np.asarray(self.levels[..., : first.size].sum(axis=-1, keepdims=True))
+        return np.asarray(self.level_counts[..., : first.size].sum(axis=-1, keepdims=True))
 
     @cached_property
-    def yes(self) -> IntArray:
+    def yes_counts(self) -> IntArray:
         """The number of rows of each label and box where each bit is true (labels, boxes, bits)."""
-        return np.asarray(self.line.sum_by_bit(self.levels))
+        return np.asarray(self.line.sum_by_bit(self.level_counts))
 
     @cached_property
-    def no(self) -> IntArray:
-        return self.box_counts - self.yes
+    def no_counts(self) -> IntArray:
+        return self.box_counts - self.yes_counts
 
     @cached_property
-    def allowed(self) -> NDArray[np.bool_]:
+    def is_allowed(self) -> NDArray[np.bool_]:
         """Whether both sides of each cut keep the guarantee (boxes, bits)."""
-        sides = (self.guarantee.is_met(side, axis=0) for side in (self.yes, self.no))
+        sides = (self.guarantee.is_met(side, axis=0) for side in (self.yes_counts, self.no_counts))
         return np.logical_and(*sides)
 
     @cached_property
     def evenness(self) -> IntArray:
         """The number of rows on the smaller side of each cut (boxes, bits)."""
-        return np.asarray(np.minimum(self.yes.sum(axis=0), self.no.sum(axis=0)))
+        return np.asarray(np.minimum(self.yes_counts.sum(axis=0), self.no_counts.sum(axis=0)))
 
     def best(self, gains: NDArray[Any], offered: NDArray[np.bool_] | None = None) -> IntArray:
-        """Return the allowed bit with the largest gain for each box (boxes,), or NO_CUT.
+        """Return for each box the allowed bit with the largest gain, or NO_CUT if there is none
+        (boxes,).
 
         gains     (boxes, bits) of at least 0; the first of equal ones is chosen
         offered   (boxes, bits) whether a bit may be chosen if it is allowed; None if all may
         """
-        is_offered = self.allowed if offered is None else self.allowed & offered
+        is_offered = self.is_allowed if offered is None else self.is_allowed & offered
         bits = np.where(is_offered, gains, -1).argmax(axis=1)
         return np.where(is_offered.any(axis=1), bits, NO_CUT)
 
-    def totals(self, numbers: FloatArray) -> FloatArray:
-        """Return sums over the distinct rows of each box where each bit is true (boxes, bits).
+    def sum_by_bit(self, numbers: FloatArray) -> FloatArray:
+        """Return the sum of numbers over those distinct rows of each box for which each bit is true
+        (boxes, bits).
 
         numbers   (n,) one number for each of the line's distinct rows
         """
@@ -123,11 +125,12 @@ Choose = Callable[[Cuts], IntArray]
 def grow(
     kinds: CodedRows, counts: IntArray, guarantee: KAnonymityGuarantee, choose: Choose
 ) -> BoxTree:
-    """Return the tree that cuts the box of all rows until no cut is allowed or chosen.
+    """Return the tree that cuts the box of all rows in two, again and again, until no cut is chosen
+    or keeps the guarantee.
 
     kinds    distinct rows, labels included, in the order of their codes
     counts   (kinds,) number of rows equal to each
-    choose   the choice among all cuts; a cut that breaks the guarantee is never made
+    choose   function that chooses a cut of each box; one that breaks the guarantee is not made
     """
     line, boxes = LevelLine(kinds, counts), Groups.single(len(kinds))
     nodes: list[Fork | None] = [None]
@@ -146,7 +149,7 @@ def grow(
         halves = boxes.regroup(2 * boxes.keys + is_yes, 2 * boxes.size)
         # Only a side with enough rows for two classes can be cut again.
         least = 2 * max(1, guarantee.k, guarantee.diversity)
-        is_large = halves.total(counts[halves.members]) >= least
+        is_large = halves.sum_by_group(counts[halves.members]) >= least
         is_large &= np.repeat(is_cut, 2)
         boxes, node_of_box = halves.select(is_large), sides.ravel()[is_large]
     return BoxTree(tuple(nodes))
@@ -159,16 +162,16 @@ def _chosen_bits(
     for part in boxes.parts(line.levels * line.labels):
         cuts = Cuts(line, part, guarantee)
         bits = choose(cuts)
-        chosen.append(np.where(cuts.allowed[np.arange(part.size), bits], bits, NO_CUT))
+        chosen.append(np.where(cuts.is_allowed[np.arange(part.size), bits], bits, NO_CUT))
     return np.concatenate(chosen)
 
 
 def cut_into_boxes(
     rows: CodedRows, guarantee: KAnonymityGuarantee, choose: Choose, *, least: int = 1
 ) -> Recoding:
-    """Return the recoding by the boxes of the tree that ``choose`` cuts; no row is left out.
+    """Return the recoding by the boxes that ``grow`` cuts with ``choose``; no row is left out.
 
-    least   fewest rows of a box, where K is less
+    least   fewest rows of a box, if this is more than K
 
     The recoding changes no row if the guarantee is empty. TooFewRows as ``Method.recode``.
     """
@@ -199,9 +202,9 @@ class Mondrian:
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
         def most_even_of_widest(cuts: Cuts) -> IntArray:
-            is_present = np.asarray(cuts.levels.any(axis=0))
+            is_present = np.asarray(cuts.level_counts.any(axis=0))
             widths = spanned_shares(is_present, rows.columns)[:, cuts.line.columns]
-            widest = np.where(cuts.allowed, widths, -1.0).max(axis=1, keepdims=True)
+            widest = np.where(cuts.is_allowed, widths, -1.0).max(axis=1, keepdims=True)
             return cuts.best(cuts.evenness, widths == widest)
 
         return cut_into_boxes(rows, guarantee, most_even_of_widest)
@@ -210,7 +213,7 @@ class Mondrian:
 def spanned_shares(is_present: NDArray[np.bool_], columns: tuple[Column, ...]) -> FloatArray:
     """Return the share of each column's levels that the rows of each box span, (boxes, d).
 
-    is_present   (boxes, levels of all columns) whether a box has rows on a level
+    is_present   (boxes, levels of all columns) whether a box has rows with a level
 
     The first level does not count, so one level spans 0 and all levels span 1. In an ordered column
     the span is from the lowest value to the highest, and missing values are one more level.
@@ -226,7 +229,7 @@ def spanned_shares(is_present: NDArray[np.bool_], columns: tuple[Column, ...]) -
 class Tree:
     """A classification tree over cumulative bits; a row is released as the box of its leaf.
 
-    least   fewest rows of a leaf, where K is less
+    least   fewest rows of a leaf, if this is more than K
 
     Each box is cut by the bit that most lowers Gini impurity among those whose two sides keep the
     guarantee and have ``least`` rows; in a tie, by the first. Where no cut makes a box purer, it is
@@ -244,9 +247,9 @@ class Tree:
 
 
 def _purest(cuts: Cuts) -> IntArray:
-    """Return the cut of each box with the purest sides, or the most even one if none makes it purer
-    (boxes,)."""
-    purity = _purity(cuts.yes) + _purity(cuts.no)
+    """Return the allowed bit that cuts each box into the purest sides, or most evenly if none makes
+    it purer; NO_CUT if none is allowed (boxes,)."""
+    purity = _purity(cuts.yes_counts) + _purity(cuts.no_counts)
     best = cuts.best(purity)
     # A gain within rounding is none.
     of_box = _purity(cuts.box_counts)[:, 0] * (1 + 1e-12)

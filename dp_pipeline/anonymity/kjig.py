@@ -72,7 +72,7 @@ class Kjig:
     shape: Shape = choice("best", "columns")
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        """Return the recoding selected by ``shape``; by all bits if the guarantee is empty."""
+        """Return the recoding that ``shape`` asks for; by all bits if the guarantee is empty."""
         if self.shape == "columns" or guarantee.is_empty:
             return recode_columns(rows, guarantee)
         if len(rows) < FEW_CLASSES * guarantee.k:
@@ -108,12 +108,15 @@ def accept_informative(partition: ClassPartition) -> list[int]:
 
 
 def _gains(partition: ClassPartition, bits: Sequence[int]) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Return whether each bit is allowed (bits,), and its gain in nats less its price (bits,)."""
+    """Return whether each bit is allowed as in ``accept_informative`` (bits,), and its gain in nats
+    as in ``Kjig`` (bits,)."""
     at_once = max(1, MAX_CELLS_AT_ONCE // partition.counts.size)
     is_allowed, gains = [np.zeros(0, dtype=np.bool_)], [np.zeros(0)]
     for start in range(0, len(bits), at_once):
         splits = partition.split(bits[start : start + at_once])
-        is_allowed.append(partition.keeps_guarantee(splits) & (partition.cut_classes(splits) > 0))
+        is_allowed.append(
+            partition.keeps_guarantee(splits) & (partition.count_cut_classes(splits) > 0)
+        )
         fall = _entropy(partition.counts) - _entropy(splits[0]) - _entropy(splits[1])
         has_rarer, has_other = (side.any(axis=-1) for side in splits)
         new_classes = np.count_nonzero(has_rarer & has_other, axis=-1)

@@ -59,8 +59,8 @@ class ScoreRule:
             tables[bit.column][first:end] += line_weights
         return cls(tuple(tables))
 
-    def keep_lines(self, is_kept: NDArray[np.bool_]) -> "ScoreRule":
-        """Return the rule with each score set to 0 where the mask (scores,) is false."""
+    def keep_scores(self, is_kept: NDArray[np.bool_]) -> "ScoreRule":
+        """Return the rule with those scores set to 0 for which the mask (scores,) is false."""
         return ScoreRule(tuple(np.where(is_kept, table, 0.0) for table in self.level_scores))
 
     def scores(self, codes: NDArray[np.integer]) -> IntArray:
@@ -73,7 +73,7 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
     """Return scikit-learn's logistic regression (C = 1), fitted on rows with weights.
 
     features   (m, features)
-    counts     (m, labels) number of rows of each label with these features; two labels have some
+    counts     (m, labels) number of rows of each label with these features, of two labels or more
 
     Of more than 100,000 counts above 0, a fixed sample is read.
     """
@@ -94,7 +94,7 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
 
 
 def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit, ...]:
-    """Return the most informative cumulative bits, at most 256, in their order.
+    """Return the cumulative bits, at most 256, that say most about the label, in column order.
 
     They divide the levels of each column into groups whose rows keep the guarantee of a class, so
     no weight of a bit reveals rows of rare levels. Weights of several columns together may be about
@@ -121,7 +121,8 @@ def _weighted_bits(rows: CodedRows, guarantee: KAnonymityGuarantee) -> tuple[Bit
 
 @dataclass(frozen=True, eq=False)
 class ScoredRows:
-    """Rows with the guarantee that they have to keep, and their label scores, computed once."""
+    """Rows, the guarantee that they have to keep, and scores of the rows for each label; what is
+    computed is cached."""
 
     rows: CodedRows
     guarantee: KAnonymityGuarantee
@@ -137,5 +138,5 @@ class ScoredRows:
 
     @cached_property
     def scores(self) -> IntArray:
-        """The integer scores of the distinct rows (kinds, scores)."""
+        """The integer scores of the rows of ``kinds`` (kinds, scores)."""
         return self.rule.scores(self.kinds[0].codes)

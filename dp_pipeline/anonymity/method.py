@@ -28,7 +28,7 @@ class Bit:
     asks: Literal["is", "at_least"] = "is"
 
     def answers(self, codes: NDArray[np.integer], columns: Sequence[Column]) -> NDArray[np.bool_]:
-        """Return whether the answer is yes for each row of codes (n, d), (n,)."""
+        """Return a mask (n,) of the rows of codes (n, d) for which the answer is yes."""
         values, (first, end) = codes[:, self.column], self.code_range(columns)
         return np.asarray((values >= first) & (values < end))
 
@@ -67,7 +67,7 @@ def cumulative_bits(columns: Sequence[Column]) -> tuple[Bit, ...]:
 def bit_matrix(
     bits: Sequence[Bit], codes: NDArray[np.integer], columns: Sequence[Column]
 ) -> NDArray[np.bool_]:
-    """Return whether each bit is true for each row of codes (n, d), (n, bits), in Fortran order."""
+    """Return whether each bit is true for each row of codes (n, d): (n, bits), in Fortran order."""
     matrix = np.empty((len(codes), len(bits)), dtype=np.bool_, order="F")
     by_column = np.asfortranarray(codes)
     for i, bit in enumerate(bits):
@@ -89,7 +89,7 @@ class RowRule(Protocol):
     def about(self) -> tuple[int, ...]: ...
 
     def released(self, rows: CodedRows) -> CodedRows:
-        """Return all rows, in their order, with the released columns and unchanged labels."""
+        """Return all rows recoded, in their order, with unchanged labels."""
         ...
 
     def features(self, rows: CodedRows) -> FloatArray:
@@ -169,8 +169,9 @@ class Recoding:
 
 
 def unchanged_if_possible(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding | None:
-    """Return the recoding that changes no row if the guarantee is empty, else None; TooFewRows as
-    ``Method.recode``."""
+    """Return the recoding that changes no row if the guarantee is empty, else None.
+
+    TooFewRows if even one class of all rows would break the guarantee."""
     guarantee.require_possible(rows)
     return Recoding.of_all(Unchanged(rows.columns), rows) if guarantee.is_empty else None
 
@@ -195,6 +196,6 @@ class Method(Protocol):
 
 
 def sensitive_diversity(method: Method | type[Method], *, k: int) -> int:
-    """Return the default number of labels in every class where the label is sensitive; it is 1 for
-    k ≤ 1 and for the papers' methods, which have no such rule."""
+    """Return the default ``diversity`` of a guarantee where the label is sensitive: what the method
+    declares, or 1 if it declares none and for k ≤ 1."""
     return int(getattr(method, "sensitive_diversity", 1)) if k > 1 else 1

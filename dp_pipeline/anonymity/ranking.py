@@ -63,7 +63,8 @@ class InformationRanking(RankedSearch):
 
 
 def label_counts(rows: CodedRows, bits: Sequence[Bit]) -> IntArray:
-    """Return the number of rows where each bit is true, and false, by label: (2, bits, labels)."""
+    """Return the number of rows where each bit is true, and where it is false, by label (2, bits,
+    labels)."""
     matrix, labels = bit_matrix(bits, rows.codes, rows.columns), range(len(rows.target_levels))
     on = np.stack([matrix[rows.target == label].sum(axis=0) for label in labels], axis=1)
     return np.stack([on, rows.target_counts - on])
@@ -90,7 +91,7 @@ def mutual_information(counts: IntArray) -> FloatArray:
 MAX_SHUFFLED_ROWS = 1 << 20  # copies of out-of-bag rows that are held in memory together
 
 
-def fitted_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, seed: int) -> Any:
+def fit_forest(bits: NDArray[np.float32], target: IntArray, *, trees: int, seed: int) -> Any:
     """Return scikit-learn's random forest, fitted on bits (n, bits) and labels (n,)."""
     from sklearn.ensemble import RandomForestClassifier
 
@@ -123,7 +124,8 @@ def permutation_importance(
 def _rows_lost(
     tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return how many fewer rows a tree predicts rightly after shuffling each bit (used,).
+    """Return how many fewer rows a tree predicts correctly after shuffling one bit, for each bit of
+    ``used`` (used,).
 
     used   positions of the bits that the tree reads
     """
@@ -165,7 +167,7 @@ class Rfka(RankedSearch):
         order = np.lexsort((rows.target, *rows.codes.T[::-1]))
         codes, target = rows.codes[order], rows.target[order]
         matrix = np.ascontiguousarray(bit_matrix(bits, codes, rows.columns), dtype=np.float32)
-        forest = fitted_forest(matrix, target, trees=self.trees, seed=seed)
+        forest = fit_forest(matrix, target, trees=self.trees, seed=seed)
         return self._importance(forest, matrix, target, seed)
 
     def _importance(self, forest: Any, matrix: Any, target: Any, seed: int) -> FloatArray:
@@ -234,7 +236,7 @@ class HamdistBackward(HamdistForward):
 @dataclass(frozen=True)
 class HamdistRatio:
     """A feature selection that repeatedly drops the bit that frees most rows relative to its
-    HamDist.
+    HamDist, until no more rows break the guarantee than may be suppressed.
 
     Dropping a bit frees the rows whose classes broke the guarantee and no longer do. A bit that
     frees rows and has HamDist 0 goes first; where no bit alone frees a row, the one of least

@@ -66,7 +66,7 @@ def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Reco
 
 
 def score_thresholds(scores: IntArray, counts: IntArray) -> tuple[IntArray, ...]:
-    """Return the ascending thresholds of each score that divide rows into about equal parts.
+    """Return for each score ascending thresholds that divide the rows into about equal parts.
 
     scores   (kinds, scores) of distinct rows
     counts   (kinds,) number of rows equal to each
@@ -102,7 +102,7 @@ def _roundest(low: IntArray, high: IntArray) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class BandRule:
-    """A rule that assigns rows to classes by their columns and label scores.
+    """A rule that assigns rows to numbered classes by their columns and by scores of labels.
 
     It has only the thresholds and lines that some fork uses: others would reveal something of the
     rows for nothing.
@@ -125,21 +125,21 @@ class BandRule:
                 is_used[line] = True
                 first = int(thresholds[line][fork.first - 1])
                 nodes[i] = Fork(fork.column, first, NO_END, fork.no, fork.yes)
-        return cls(rule.keep_lines(is_used), BoxTree(tuple(nodes)))
+        return cls(rule.keep_scores(is_used), BoxTree(tuple(nodes)))
 
     def box_numbers(self, codes: NDArray[np.integer]) -> IntArray:
         return self.tree.box_numbers(np.column_stack([codes, self.rule.scores(codes)]))
 
 
 def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> IntArray:
-    """Return the cut of each box that separates scores most, or the most even one if none does,
-    among those of the first stage that allows a cut (boxes,)."""
+    """Return the bit that cuts each box so that scores are separated most, or most evenly if none
+    separates them, among the cuts of the first stage that allows one; else NO_CUT (boxes,)."""
     is_along_column = cuts.line.columns < len(scored_rows.rows.columns)
-    offered = np.zeros(cuts.allowed.shape, dtype=np.bool_)
+    offered = np.zeros(cuts.is_allowed.shape, dtype=np.bool_)
     for kind, times in reversed(stages):
         is_large = cuts.evenness >= times * max(cuts.guarantee.k, cuts.guarantee.diversity)
         is_kind = is_along_column if kind == "columns" else ~is_along_column
-        is_allowed = cuts.allowed & is_large & is_kind
+        is_allowed = cuts.is_allowed & is_large & is_kind
         offered = np.where(is_allowed.any(axis=1, keepdims=True), is_allowed, offered)
     gains = score_gains(cuts, scored_rows.scores)
     best = cuts.best(gains, offered)
@@ -149,13 +149,16 @@ def _choose(cuts: Cuts, stages: tuple[Stage, ...], scored_rows: ScoredRows) -> I
 
 def score_gains(cuts: Cuts, scores: IntArray) -> FloatArray:
     """Return the gain in nats of every cut (boxes, bits): the decrease of the summed squared
-    differences of scores from their mean."""
+    differences of scores from the mean of their box.
+
+    scores   (kinds, scores) of distinct rows
+    """
     # Floats: a product of three numbers of rows is beyond 2^63 from some million rows on.
-    gains, yes = np.zeros(cuts.allowed.shape), cuts.yes.sum(axis=0).astype(np.float64)
+    gains, yes = np.zeros(cuts.is_allowed.shape), cuts.yes_counts.sum(axis=0).astype(np.float64)
     rows = np.maximum(1, cuts.box_counts.sum(axis=0))
     for line in (scores * cuts.line.counts[:, None]).T.astype(np.float64):
-        total = cuts.boxes.total(line[cuts.boxes.members])[:, None]
+        total = cuts.boxes.sum_by_group(line[cuts.boxes.members])[:, None]
         # n₁·n₂/n times the squared difference of the two means.
-        difference = cuts.totals(line) * rows - total * yes
+        difference = cuts.sum_by_bit(line) * rows - total * yes
         gains += difference**2 / (np.maximum(1.0, yes * (rows - yes)) * rows)
     return gains / SCORE_UNIT**2

@@ -19,7 +19,7 @@ from dp_pipeline.anonymity.ranking import (
     HamdistBackward,
     HamdistRatio,
     InformationRanking,
-    fitted_forest,
+    fit_forest,
     hamming_distances,
     permutation_importance,
 )
@@ -280,7 +280,7 @@ def test_bits_say_what_they_ask():
 def test_importance_is_judged_by_rows_outside_of_the_bag():
     bits = np.random.default_rng(1).integers(0, 2, (200, 6)).astype(np.float32)
     target = bits[:, 0].astype(int)
-    forest = fitted_forest(bits, target, trees=3, seed=1)
+    forest = fit_forest(bits, target, trees=3, seed=1)
     bagged = SimpleNamespace(
         estimators_=forest.estimators_, estimators_samples_=[np.arange(200)] * 3
     )

@@ -208,6 +208,6 @@ def test_clusters_that_are_not_merged_are_caught(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(_Clustering, "split_centres", lambda self: self.codes)
     released = ClusterKAnonymity().recode(PATIENTS, guarantee, seed=0).release(PATIENTS)
     assert kept_by(released, guarantee)
-    monkeypatch.setattr(_Clustering, "merged_centres", lambda _, centres: centres)
+    monkeypatch.setattr(_Clustering, "merge_centres", lambda _, centres: centres)
     released = ClusterKAnonymity().recode(PATIENTS, guarantee, seed=0).release(PATIENTS)
     assert not kept_by(released, guarantee)

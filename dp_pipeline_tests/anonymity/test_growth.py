@@ -52,7 +52,7 @@ def test_groups_some_at_a_time_are_all_of_them_in_order(at_once: int, monkeypatc
     parts = list(whole.parts(10))
     assert [one for part in parts for one in lists(part)] == [[4], [], [2, 7], [1], []]
     assert max(part.size for part in parts) <= at_once
-    assert whole.total(np.array([1, 2, 3, 4])).tolist() == [1, 0, 5, 4, 0]
+    assert whole.sum_by_group(np.array([1, 2, 3, 4])).tolist() == [1, 0, 5, 4, 0]
 
 
 @settings(max_examples=50, deadline=None)
@@ -69,13 +69,13 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
             sides = {True: [], False: []}
             for row in members:
                 sides[bool(answers[row, at])] += [row] * counts_of_row[row]
-            for side, counts in ((True, cuts.yes), (False, cuts.no)):
+            for side, counts in ((True, cuts.yes_counts), (False, cuts.no_counts)):
                 labels = rows.target[sides[side]].tolist()
                 counted = counts[:, box, at].tolist()
                 assert counted == [labels.count(one) for one in range(len(counts))]
             assert cuts.evenness[box, at] == min(len(side) for side in sides.values())
-            assert cuts.totals(numbers)[box, at] == numbers[list(set(sides[True]))].sum()
-            assert cuts.allowed[box, at] == all(
+            assert cuts.sum_by_bit(numbers)[box, at] == numbers[list(set(sides[True]))].sum()
+            assert cuts.is_allowed[box, at] == all(
                 len(side) >= guarantee.k and len(set(rows.target[side])) >= guarantee.diversity
                 for side in sides.values()
             )
@@ -87,17 +87,17 @@ def test_the_best_cut_is_an_allowed_one(rows, guarantee, seed):
     if cumulative_bits(rows.columns):
         line = LevelLine(rows, np.ones(len(rows), dtype=np.int64))
         cuts = Cuts(line, two_groups(rows, seed), guarantee)
-        worth = np.random.default_rng(seed).integers(0, 3, cuts.allowed.shape)
+        worth = np.random.default_rng(seed).integers(0, 3, cuts.is_allowed.shape)
         for numbers in (worth, np.zeros_like(worth)):
             best = cuts.best(numbers).tolist()
-            for box, allowed in enumerate(cuts.allowed):
+            for box, allowed in enumerate(cuts.is_allowed):
                 most = numbers[box, allowed].max(initial=0)
                 assert not allowed.any() or (allowed[best[box]] and numbers[box, best[box]] == most)
 
 
 def any_bit(at: int, cuts: Cuts) -> IntArray:
     """A bit that does not depend on what is allowed."""
-    return np.full(cuts.boxes.size, at % cuts.allowed.shape[1])
+    return np.full(cuts.boxes.size, at % cuts.is_allowed.shape[1])
 
 
 @settings(max_examples=50, deadline=None)

@@ -227,7 +227,7 @@ def test_no_bit_can_be_added_after_one_pass(method, rows, guarantee):
     ]
     assert isinstance(method, Kjig) or not others
     for bit in others:
-        assert partition.cut_classes(partition.split([bit])).tolist() == [0]
+        assert partition.count_cut_classes(partition.split([bit])).tolist() == [0]
 
 
 @pytest.mark.parametrize("method", ONE_PASS, ids=repr)
