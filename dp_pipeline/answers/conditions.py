@@ -8,6 +8,8 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
+from sys import float_info
 from typing import Any, Self, cast
 
 import numpy as np
@@ -60,20 +62,24 @@ class Condition:
 
         >>> Condition.parse("age >= 65 and not sex = 'm'", ("age", "sex")).columns
         ('age', 'sex')"""
-        places = {f"column_{i}_": name for i, name in enumerate(columns)}
+        # Longer than every name, so that no column has the name of a placeholder.
+        stem = "_" * (1 + max(map(len, columns), default=0))
+        places = {f"{stem}{i}": name for i, name in enumerate(columns)}
         source = _to_python(text, {name: place for place, name in places.items()})
+        unreadable = DeclarationError(f"The condition {text[:80]!r} cannot be read: {_EXPECTED}")
         try:
             tree = ast.parse(source.strip(), mode="eval").body
-        except (SyntaxError, ValueError, RecursionError):
-            raise DeclarationError(
-                f"The condition {text[:80]!r} cannot be read: {_EXPECTED}"
-            ) from None
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise unreadable from None
         used: dict[str, None] = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 node.id = require_column(places.get(node.id, node.id), columns)
                 used[node.id] = None
-        _check(tree, text)
+        try:
+            _check(tree, text)
+        except RecursionError:
+            raise unreadable from None
         return cls(text, tuple(used), tree)
 
     def texts(self) -> Iterator[tuple[str, str]]:
@@ -164,7 +170,7 @@ def _is_allowed_comparison(node: ast.Compare) -> bool:
 
 def _is_value(node: ast.expr) -> bool:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        node = node.operand
+        return isinstance(node.operand, ast.Constant) and type(node.operand.value) in (int, float)
     return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
 
 
@@ -177,10 +183,10 @@ def _mask(node: ast.expr, columns: Columns) -> Mask:
     assert isinstance(node, ast.Compare)
     if isinstance(node.ops[0], ast.In | ast.NotIn):
         values = cast("ast.Tuple | ast.List | ast.Set", node.comparators[0]).elts
-        among = np.logical_or.reduce(
-            [_compare(operator.eq, node.left, value, columns) for value in values]
-        )
-        return ~among if isinstance(node.ops[0], ast.NotIn) else np.asarray(among)
+        among = np.zeros(len(columns[cast("ast.Name", node.left).id]), dtype=np.bool_)
+        for value in values:
+            among |= _compare(operator.eq, node.left, value, columns)
+        return ~among if isinstance(node.ops[0], ast.NotIn) else among
     sides = (node.left, *node.comparators)
     masks = [
         _compare(_COMPARISONS[type(op)], first, second, columns)
@@ -228,6 +234,8 @@ def _to_one_type(values: np.ndarray, constant: Any, name: str) -> tuple[np.ndarr
     """Return the values of a column and a constant in types that can be compared.
 
     DeclarationError for a constant that is no date or number where the column holds these."""
+    if isinstance(constant, int) and abs(constant) > float_info.max:
+        constant = inf if constant > 0 else -inf
     if values.dtype.kind == "O":
         values = np.array(values.tolist())
     if values.dtype.kind == "U" and not isinstance(constant, str):

@@ -13,7 +13,9 @@ COLUMNS = {
     "income": np.array([None, 10.5, 20.0, None], dtype=object),
     "day": np.array(["2026-01-01", "NaT", "2026-03-01", "2026-02-01"], dtype="datetime64[D]"),
     "hours per week": np.array([1, 2, 3, 4]),
+    "column_0_": np.array([6, 7, 8, 9]),
 }
+HUGE = "9" * 400  # above every float
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,12 @@ COLUMNS = {
         ("`hours per week` <= 2", [1, 1, 0, 0]),
         ("sex == 'a = b'", [0, 0, 0, 0]),
         ("age > -1", [1, 1, 1, 1]),
+        ("age in ()", [0, 0, 0, 0]),
+        ("age not in ()", [1, 1, 1, 1]),
+        pytest.param(f"code < {HUGE}", [1, 1, 1, 1], id="below a huge number"),
+        pytest.param(f"income > -{HUGE}", [0, 1, 1, 0], id="above a huge negative number"),
+        ("column_0_ = 7", [0, 1, 0, 0]),
+        ("`column_0_` = 7", [0, 1, 0, 0]),
     ],
 )
 def test_a_condition_holds_in_these_rows(text: str, rows: list[int]) -> None:
@@ -53,6 +61,10 @@ def test_a_condition_holds_in_these_rows(text: str, rows: list[int]) -> None:
         "age.real == 1",
         "age if sex else 1",
         "(lambda: 1)()",
+        "age = -'a'",
+        "age = -True",
+        pytest.param("not " * 2_000 + "age = 1", id="deep"),
+        pytest.param("not " * 20_000 + "age = 1", id="deeper"),
         "sex == f'x'",
         "age == None",
         "age in sex",
