@@ -104,8 +104,9 @@ def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> E
     estimates, errors = np.asarray(results, dtype=np.float64).T
     m, within, between = len(estimates), float((errors**2).mean()), float(estimates.var(ddof=1))
     value, variance = float(estimates.mean()), within + (1 + 1 / m) * between
+    normal = Estimate.within(value, sqrt(variance), level=level, basis="model")
     if between == 0:
-        return Estimate.within(value, sqrt(variance), level=level, basis="model")
+        return normal
     from scipy.stats import t
 
     freedom = (m - 1) * (1 + within / ((1 + 1 / m) * between)) ** 2

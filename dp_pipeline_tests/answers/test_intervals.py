@@ -231,6 +231,8 @@ def test_replicates_combine_by_rubins_rule() -> None:
         DeclarationError, match="Two or more results are needed to combine them, not 1"
     ):
         combine([(1.0, 0.1)])
+    with pytest.raises(DeclarationError, match="level of an interval must be above 0 and below 1"):
+        combine([(1.0, 0.1), (1.2, 0.1)], level=95)
 
 
 def test_a_level_is_between_0_and_1() -> None:
