@@ -34,7 +34,7 @@ import pandas as pd
 from benchmarks.papers.study import Benchmark, timed_fit
 from dp_pipeline import answers
 from dp_pipeline.answers.estimate import Estimate, combine
-from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.answers.tables import OpenTable, open_table
 from dp_pipeline.config.catalogue import load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import IntArray, Names
@@ -202,7 +202,7 @@ def regress(epsilon: str, releases: int) -> str:
 
 def times_of(tables: Tables) -> str:
     """Return seconds of processor of a first question, of a later one, and of 20 replicates."""
-    opened, seconds = of_tables(tables), []
+    opened, seconds = open_table(tables), []
     names = list(opened.precision.codes)[:2]
     rows = np.logical_and.reduce([opened.precision.codes[name] == 0 for name in names])
     for ask in (
@@ -253,7 +253,7 @@ class Rows:
 
     def ask(self, tables: Tables) -> pd.DataFrame:
         """Return every interval beside the truth."""
-        opened, domain = of_tables(tables), self.spec.domain
+        opened, domain = open_table(tables), self.spec.domain
         sizes = dict(zip(domain.discrete, domain.shape(domain.discrete), strict=True))
         cells = ask_cells(opened, self.codes, sizes, self.tables)
         predicates = ask_predicates(opened, self.codes, sizes, np.random.default_rng(8))

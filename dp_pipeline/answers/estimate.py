@@ -56,12 +56,14 @@ class Estimate:
         least: float = -np.inf,
         most: float = np.inf,
     ) -> "Estimate":
-        """Return ``value`` ± z · ``deviation`` for a level, with ends clipped as by ``clipped``."""
+        """Return ``value`` ± z · ``deviation``, where z is the quantile for ``level``, with ends
+        clipped to ``least`` and ``most`` by ``clip``."""
         reach = quantile_of_normal(level) * deviation
-        return cls(value, value - reach, value + reach, level, basis).clipped(least, most)
+        return cls(value, value - reach, value + reach, level, basis).clip(least, most)
 
-    def clipped(self, least: float, most: float) -> "Estimate":
-        """Return the estimate with its ends clipped to bounds, but never past its value."""
+    def clip(self, least: float, most: float) -> "Estimate":
+        """Return the estimate with low at least ``least`` and high at most ``most``; where its
+        value is outside of these, the end stays at the value."""
         low, high = max(least, self.low), min(most, self.high)
         return replace(self, low=min(low, self.value), high=max(high, self.value))
 

@@ -40,7 +40,7 @@ class FitResponse:
         self._rows, self._tables, self._weight = rows, tables, weight
 
     def variances(self, values: FloatArray) -> FloatArray:
-        """Return the variance of each of some weighted sums over rows, in rows².
+        """Return the variances (numbers,) of weighted sums over rows, in rows².
 
         values   what each row adds to each number: float (numbers, rows)
         """
@@ -54,9 +54,10 @@ class FitResponse:
         return self._variances(moments)
 
     def variances_of_cells(self, keys: IntArray, many: int) -> FloatArray:
-        """Return the variance of the number of rows in each of ``many`` cells, in rows².
+        """Return the variance of the number of rows in each cell of a table (many,), in rows².
 
-        keys   cell of every row: int (rows,)
+        keys   cell of every released row: int (rows,)
+        many   number of cells
         """
         features = len(self._features[1])
         moments = np.zeros(features * many)
@@ -87,17 +88,17 @@ class FitResponse:
 
     @property
     def cells(self) -> IntArray:
-        """The index of each row's cell or pool in every table: int (tables, rows).
+        """The index of each row's cell in every table: int (tables, rows).
 
-        Indices run on from table to table."""
+        Indices run on from table to table. A table's cells with few rows have one index, as a
+        pool."""
         return self._features[0]
 
     @cached_property
     def _features(self) -> tuple[IntArray, FloatArray, list[tuple[int, int]]]:
-        """``cells``, the noise variance of each cell or pool, and each table's range of indices.
+        """(``cells``, noise variance of each cell or pool, range of indices of each table).
 
-        A table's cells with few rows are one pool. Ranges are (first, last), the last exclusive.
-        """
+        Ranges are (first, last), the last exclusive."""
         tables, threshold = self._tables.tables, POOLED
         cells_of_tables = [self._tables.cells(table) for table in tables]
         while True:

@@ -96,7 +96,7 @@ class NoisyTables:
         return any(not (table.is_grouped and is_merged) for table in tables)
 
     def cells(self, table: MeasuredTable) -> IntArray:
-        """Return the cell of a table that contains each released row: int (rows,)."""
+        """Return the position of each released row's cell in a flat table: int (rows,)."""
         cells = np.zeros(len(self._rows), dtype=np.int64)
         for name, size in zip(table.attributes, table.counts.shape, strict=True):
             codes = self._rows.codes[name]

@@ -26,11 +26,11 @@ sampling a table: on NLTCS, where all pairs are measured, intervals then hold 95
 class Sums:
     """Weighted sums over rows, such as counts of cells, with their errors: float (sums,) each.
 
-    values            of the release
+    values            sums over the released rows, scaled to the estimated number of true rows
     noise             variance by the noise of all tables
     unmeasured        variance by pairs and triples of columns without a table
-    direct            the sums as tables over these attributes state them
-    direct_variance   variance of those; infinite without such a table
+    direct            the sums as noisy tables that contain these attributes state them
+    direct_variance   variance of ``direct``; infinite without such a table
     is_bounded        whether every pair of these attributes has a table or a score
     """
 
@@ -192,9 +192,8 @@ class Precision:
         return variances.ravel()
 
     def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
-        """Return the variance that noise of two margins gives to counts: (cells,).
-
-        It is infinite for another number of attributes than two."""
+        """Return the noise variance of the counts of two attributes that are predicted from their
+        margins: (cells,); infinite for another number of attributes."""
         if len(attributes) != 2:
             return np.full(cells, inf)
         variances = [
@@ -205,8 +204,8 @@ class Precision:
         return np.asarray(noise.ravel())
 
     def least_noise(self, attributes: Names) -> float:
-        """Return the least noise variance of a cell, in tables with one of the attributes; in all
-        tables if none has one."""
+        """Return the least noise variance of a cell in the tables that have any of the attributes,
+        or in all tables if none has."""
         tables = [table for name in attributes for table in self._tables.with_attributes((name,))]
         return min(table.variance for table in tables or self._tables.tables)
 
@@ -246,8 +245,8 @@ class Precision:
 
 
 def _part_of(shares: FloatArray, attributes: Names, chosen: Names) -> FloatArray:
-    """Return each cell's share of the rows that have its levels of the chosen attributes, 1
-    where no row has them."""
+    """Return each cell's share of the rows that have its levels of the chosen attributes, in the
+    shape of ``shares``; 1 where no row has them."""
     axes = tuple(axis for axis, name in enumerate(attributes) if name not in chosen)
     sums = shares.sum(axis=axes, keepdims=True)
     return np.asarray(np.divide(shares, sums, out=np.ones(shares.shape), where=sums > 0))

@@ -42,14 +42,15 @@ was asked for, such as those of ``by``.
 """
 
 
-def lines_of(
+def answer_question(
     release: "OpenTable | OpenUnits | OpenClusters",
     question: str,
     *,
     level: float = 0.95,
     of_parts: bool = False,
 ) -> list[Line]:
-    """Return the estimates that answer a question: one mapping for a number, several for a table.
+    """Return the estimates that answer a question: one mapping for a number, several for ``table``,
+    ``sizes`` and ``mean … by``.
 
     question   written like one of ``EXAMPLES``; ``sizes`` only of clusters
     level      of the intervals, between 0 and 1

@@ -30,7 +30,7 @@ class ReleasedRows:
         return len(next(iter(self.codes.values())))
 
     def weigh(self, values: FloatArray) -> FloatArray:
-        """Return a value for each row (rows,), multiplied by the weight of the row."""
+        """Return the values of the rows (rows,), each multiplied by the weight of its row."""
         return values if self.weights is None else values * self.weights
 
     @property
@@ -73,7 +73,8 @@ class ReleasedRows:
         return np.asarray(counts / max(1, self.total))
 
     def means(self, values: FloatArray, attributes: Names) -> FloatArray:
-        """Return the weighted mean of a value (rows,) in every cell; 0 without rows."""
+        """Return the weighted mean of a value (rows,) in every cell of a table of attributes, in
+        the table's shape; 0 without rows."""
         cells, shape = self.cells(attributes)
         return self.means_in(cells, prod(shape), values).reshape(shape)
 

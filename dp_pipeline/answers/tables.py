@@ -92,7 +92,7 @@ class OpenTable:
         rows, used = self.rows_where(where)
         base, used_base = self.rows_where(among)
         if not base.any():
-            raise no_share("row", among)
+            raise no_share_error("row", among)
         return self._ratio(
             rows & base, base, union(used, used_base), of=of, level=level, bounds=(0.0, 1.0)
         )
@@ -181,7 +181,7 @@ class OpenTable:
         )
         inside = float(self._width_of_bins(column).max()) * INSIDE_A_BIN
         estimate = Estimate(value, low - inside, high + inside, level, share.basis)
-        return estimate.clipped(*self._bounds_of(column))
+        return estimate.clip(*self._bounds_of(column))
 
     def _bounds_of(self, column: str) -> tuple[float, float]:
         """Return the least and the greatest number in the texts of a column's levels or bins.
@@ -330,7 +330,7 @@ class OpenTable:
         return np.minimum(np.maximum(low, 0.0), values), np.maximum(high, values)
 
     def _most_items(self, *, of: Of, level: float) -> float:
-        """Return the upper end of the interval for the number of all rows."""
+        """Return the upper end of the interval for the number of all items."""
         variance = float(self._all_items.variances[0])
         variance += self._sampling(self._items) if of == "population" else 0.0
         return float(self._all_items.values[0]) + quantile_of_normal(level) * sqrt(variance)
@@ -367,7 +367,10 @@ class OpenTable:
         bounds: tuple[float, float],
         extra: float = 0.0,
     ) -> Estimate:
-        """Return the estimate of Σ part / Σ base over rows.
+        """Return the estimate of Σ part / Σ base over rows, clipped to ``bounds``.
+
+        used    attributes that decide part and base
+        extra   half width that is added to the interval
 
         Its error is linearised: that of the sum of (part − ratio · base) / Σ base."""
         many = float((base * self._mass).sum())
@@ -392,7 +395,9 @@ class OpenTable:
         )
 
     def _numbers(self, column: str) -> tuple[FloatArray, np.ndarray]:
-        """Return a column as numbers, 0 if missing, and whether each is present."""
+        """Return a column as numbers, 0 if missing, and whether each is present: (rows,) each.
+
+        DeclarationError for a column of texts."""
         values = self._columns[self._require_column(column)]
         present = np.ones(len(values), dtype=np.bool_)
         if values.dtype.kind == "O":
@@ -422,8 +427,8 @@ class OpenTable:
         return require_column(column, self.columns, is_compared=False)
 
 
-def of_tables(tables: Tables) -> OpenTable:
-    """Return a synthetic table opened from the tables of a bundle."""
+def open_table(tables: Tables) -> OpenTable:
+    """Return a release of rows, not of units with parts, opened from the tables of its bundle."""
     codes, labels = codes_and_labels(tables)
     synthetic = dict(tables["synthetic"])
     attributes = dict(zip(synthetic, codes, strict=True))
@@ -446,8 +451,9 @@ def union(first: Names, second: Names) -> Names:
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def no_share(item: str, among: str) -> DeclarationError:
-    """Return the error for a share among released rows or units of which there is none."""
+def no_share_error(item: str, among: str) -> DeclarationError:
+    """Return the error that says that no released ``item`` (row or unit) meets the condition
+    ``among`` of a share; without a condition, that there is none at all."""
     if not among.strip():
         return DeclarationError(
             f"The release has no {item}, so there is no share: open another one"

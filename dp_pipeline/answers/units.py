@@ -30,7 +30,7 @@ from dp_pipeline.answers.noisy_tables import (
 )
 from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
-from dp_pipeline.answers.tables import Of, OpenTable, no_share, of_tables, union
+from dp_pipeline.answers.tables import Of, OpenTable, no_share_error, open_table, union
 from dp_pipeline.config.domain import SIZE
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 class _Pairs(NamedTuple):
     """The noisy counts of pairs of parts that both meet a condition, for c sizes of units: (c,).
 
-    variances     of their noise; infinite where no table has them
+    variances     noise variances of the counts; infinite where no table has them
     is_in_order   whether only pairs of successive parts were measured
     """
 
@@ -55,13 +55,14 @@ class _Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sums over units of each of c sizes that bound the number of units with a matching part.
+    """The sums over units of each of c sizes that bound the number of units with a matching part,
+    which is a part that meets the condition.
 
     sizes       number of parts of a unit: int (c,)
     parts       matching parts (S1): float (c,)
     all_pairs   pairs of matching parts of the released units (S2): float (c,)
-    units       units: float (c,)
-    pairs       measured pairs of matching parts
+    units       units that count: float (c,)
+    pairs       noisy counts of pairs of matching parts
     """
 
     sizes: IntArray
@@ -88,8 +89,8 @@ class _Sums:
             best.append(options[np.argmin(distances)])
         return np.array(best)
 
-    def measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
-        """Return Σ factor · measured pairs over all sizes of units, and its variance.
+    def sum_measured_pairs(self, factors: FloatArray) -> tuple[float, float]:
+        """Return Σ factor · measured pairs over all sizes of units, and the variance of that sum.
 
         factors   one for each size: (c,)
         """
@@ -278,7 +279,7 @@ class OpenUnits(OpenTable):
         sums = self._sums(in_units, rows, pairs)
         divisor = self.precision.weight * float((base * self._mass).sum()) if is_share else 1.0
         if not divisor:
-            raise no_share("unit", among)
+            raise no_share_error("unit", among)
         has_part = np.logical_or.reduceat(rows, self._firsts)
         value = self.precision.weight * float(has_part.sum()) / divisor
         extra = self.parts.split_variance(rows, used)
@@ -286,7 +287,7 @@ class OpenUnits(OpenTable):
         reach, ends, bases = quantile_of_normal(level), [], set[Basis]()
         bounds = [sums.best_bounds(is_upper=upper, reach=reach) for upper in (False, True)]
         for of_size in bounds:
-            noisy_pairs, variance = sums.measured_pairs(of_size[:, 1])
+            noisy_pairs, variance = sums.sum_measured_pairs(of_size[:, 1])
             of_row = of_size[self.precision.codes[SIZE]]
             values = of_row[:, 0] * self._sizes * rows + of_row[:, 2] * in_units
             end = self.precision.weight * float((values * self._mass).sum()) + noisy_pairs
@@ -302,13 +303,13 @@ class OpenUnits(OpenTable):
             basis = "measured"
         low, high = ends[0][0] - ends[0][1], ends[1][0] + ends[1][1]
         most = 1.0 if is_share else self._most_items(of=of, level=level)
-        return Estimate(value, low, high, level, basis).clipped(0.0, most)
+        return Estimate(value, low, high, level, basis).clip(0.0, most)
 
     def _sums(self, in_units: np.ndarray, rows: np.ndarray, pairs: _Pairs) -> _Sums:
         """Return the sums over units, by the size of the unit.
 
         in_units   whether each row is of a unit that counts: bool (rows,)
-        rows       whether each row is a matching part of these: bool (rows,)
+        rows       whether each row is a matching part of such a unit: bool (rows,)
         """
         codes = self.precision.codes[SIZE][self._firsts]
 
@@ -324,7 +325,8 @@ class OpenUnits(OpenTable):
     def _matching_pairs(
         self, in_units: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
     ) -> _Pairs:
-        """Return the measured pairs of parts that both meet a condition.
+        """Return the noisy counts of pairs of parts that both meet a condition, by size of unit;
+        unknown unless one measured attribute decides the condition, and only the size the units.
 
         in_units     whether each row is of a unit that counts: bool (rows,)
         rows         whether each row is a part that meets the condition: bool (rows,)
@@ -361,7 +363,8 @@ def _require_no_part(method: str, any_part: str) -> None:
 
 
 def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
-    """Return a value for each row (rows,), from those of parts (parts,); other rows have none."""
+    """Return a value for each row (rows,), from those of parts (parts,): None or NaT for a row that
+    is no part."""
     if is_part.all():
         return values
     is_date = values.dtype.kind == "M"
@@ -373,5 +376,6 @@ def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
 
 
 def open_tables(tables: Tables) -> OpenTable | OpenUnits:
-    """Return a release, of rows or of units with parts, opened from the tables of its bundle."""
-    return OpenUnits(tables) if "units" in tables else of_tables(tables)
+    """Return a release opened from the tables of its bundle: ``OpenUnits`` for units with parts,
+    else ``OpenTable``."""
+    return OpenUnits(tables) if "units" in tables else open_table(tables)

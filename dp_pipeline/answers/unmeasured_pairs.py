@@ -63,12 +63,12 @@ class UnmeasuredPair:
         first, second   shares of the levels of either attribute
         distance        L1 distance of the truth from the model, in rows
         """
-        scale = distance / max(_usual_sum(first, second), np.finfo(float).tiny)
+        scale = distance / max(_expected_distance(first, second), np.finfo(float).tiny)
         model = np.outer(first, second)
         return cls(first, second, model, scale, model, None)
 
     @classmethod
-    def grouped(
+    def with_table_over_groups(
         cls,
         first: FloatArray,
         second: FloatArray,
@@ -95,9 +95,9 @@ class UnmeasuredPair:
     def _parts(self) -> FloatArray:
         return np.asarray(self.model**2 / np.maximum(self.weights, np.finfo(float).tiny))
 
-    def off_margins(self, values: FloatArray) -> FloatArray:
+    def subtract_means(self, values: FloatArray) -> FloatArray:
         """Return values of the cells minus their weighted means over the table's rows and columns,
-        or over groups of cells."""
+        or minus those over groups of cells if there is a table over groups."""
         if self.labels is None:
             values = values - (values @ self.second)[:, None]
             return np.asarray(values - self.first @ values)
@@ -106,11 +106,11 @@ class UnmeasuredPair:
 
     def variance(self, values: FloatArray) -> float:
         """Return the variance, in rows², of a sum to which each row adds the value of its cell."""
-        return self.scale**2 * float((self.weights * self.off_margins(values) ** 2).sum())
+        return self.scale**2 * float((self.weights * self.subtract_means(values) ** 2).sum())
 
     @property
     def variances(self) -> FloatArray:
-        """The variance of the count of every cell, in rows²."""
+        """The variance of the count of every cell, in rows², in the shape of the table."""
         if self.labels is None:
             squares = np.outer(self.first * (1 - self.first), self.second * (1 - self.second))
         else:
@@ -118,10 +118,10 @@ class UnmeasuredPair:
         return np.asarray(self.scale**2 * squares)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
-        """Return random deviations of the cells: the rows that each gains, divided by its share of
-        all rows."""
+        """Return a random deviation of every cell from the model, in the shape of the table: the
+        rows that the cell gains, divided by its share of all rows."""
         normal = rng.standard_normal(self.weights.shape) * np.sqrt(self.weights)
-        return self.scale * self.off_margins(normal / np.maximum(self.model, 1e-9))
+        return self.scale * self.subtract_means(normal / np.maximum(self.model, 1e-9))
 
 
 class UnmeasuredPairs:
@@ -146,19 +146,21 @@ class UnmeasuredPairs:
         self._pairs: dict[Names, UnmeasuredPair] = {}
 
     def get(self, first: str, second: str) -> UnmeasuredPair:
-        """Return the distribution of the deviations of a pair's cells from the model; compute it
-        once."""
+        """Return the distribution of the deviations of a pair's cells from the model, which is
+        computed once."""
         pair = (first, second)
         if pair not in self._pairs:
             shares = self._shares(first), self._shares(second)
             is_measured = bool(self._tables.with_attributes(pair))
-            scale = self._dependence_of_groups(first, second, is_measured)
-            distance = scale * _usual_sum(*shares)
+            scale = self._scale_of(first, second, is_measured)
+            distance = scale * _expected_distance(*shares)
             if is_measured:
                 groups, of_second = map(self._tables.groups_of, pair)
                 labels = groups[:, None] * (int(of_second.max()) + 1) + of_second
                 joint = self._rows.shares(first, second)
-                self._pairs[pair] = UnmeasuredPair.grouped(*shares, distance, joint, labels)
+                self._pairs[pair] = UnmeasuredPair.with_table_over_groups(
+                    *shares, distance, joint, labels
+                )
             else:
                 self._pairs[pair] = UnmeasuredPair.without_table(*shares, distance)
         return self._pairs[pair]
@@ -174,8 +176,10 @@ class UnmeasuredPairs:
         names.sort(key=lambda pair: -self._dependence[pair])
         return [(pair, self.get(pair[0], pair[1])) for pair in names[:MOST_PAIRS_DRAWN]]
 
-    def _dependence_of_groups(self, first: str, second: str, is_measured: bool) -> float:
-        """Return the τ of a pair's distance from the model, in rows.
+    def _scale_of(self, first: str, second: str, is_measured: bool) -> float:
+        """Return the τ of a pair's distance from the model, in rows; the usual τ without a score.
+
+        is_measured   whether a table over groups of levels has the pair
 
         Levels were scored in groups; inside these they are taken to depend as much."""
         score = self.score(first, second)
@@ -188,10 +192,11 @@ class UnmeasuredPairs:
         parts = joint.sum(axis=1), joint.sum(axis=0)
         of_model = 0.0 if is_measured else self._total * np.abs(joint - np.outer(*parts)).sum()
         square = max(score**2 - of_model**2, LEAST_UNEXPLAINED * score**2)
-        return TAIL_FACTOR * sqrt(square) / max(_usual_sum(*parts), np.finfo(float).tiny)
+        return TAIL_FACTOR * sqrt(square) / max(_expected_distance(*parts), np.finfo(float).tiny)
 
     def _shares(self, name: str) -> FloatArray:
-        """Return the shares of the levels, with noise for those without a released row."""
+        """Return the shares of the levels, all above 0, as the noise of a count is added to each in
+        squares."""
         tables = self._tables.with_attributes((name,)) or self._tables.tables
         noise = min(table.variance * table.counts.size for table in tables)
         noise /= self._rows.sizes[name] * self._total**2
@@ -216,7 +221,8 @@ class UnmeasuredPairs:
         return sqrt(max(np.average(squares, weights=weights), LEAST_UNEXPLAINED * usual))
 
     def _measured_square(self, table: MeasuredTable, axes: tuple[int, int]) -> tuple[float, float]:
-        """Return τ² of a measured pair without its noise, in rows², and its deviation.
+        """Return τ² of a measured pair without its noise, in rows², and the standard deviation of
+        this.
 
         Without the means of its rows and columns, n cells of noise σ² have a square sum of
         σ²(r − 1)(s − 1), with a deviation of σ²√(2(r − 1)(s − 1)); the dependence adds
@@ -240,8 +246,8 @@ class UnmeasuredPairs:
         return square / spread, noise * sqrt(2 * freedom) / spread
 
 
-def _usual_sum(first: FloatArray, second: FloatArray) -> float:
-    """Return the expected sum of the sizes of Normal deviations with variance p(1 − p)·q(1 − q).
+def _expected_distance(first: FloatArray, second: FloatArray) -> float:
+    """Return the expected L1 norm of normal deviations of cells, with variance p(1 − p)·q(1 − q).
 
     first, second   shares p and q of the levels of two attributes, (levels,)
     """

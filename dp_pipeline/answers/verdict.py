@@ -103,10 +103,10 @@ def _about_others(precision: Precision, pairs: Sequence[Names]) -> str:
 
 
 def _width(precision: Precision, tables: Sequence[Names]) -> tuple[float, float]:
-    """Return two half widths of 95 % intervals of cells, or zeros without a cell.
+    """Return (half width of a 95 % interval that ``MOSTLY`` of the cells keep, as a share of all
+    rows; median of the cells' half widths, each divided by the cell's count).
 
-    First that which ``MOSTLY`` of the cells keep, as a share of all rows; then the median of those
-    that are each divided by the cell's count."""
+    Both are 0 if no cell has ``LEAST_SHARE`` of the rows."""
     places = np.unique(np.linspace(0, len(tables) - 1, MOST_TABLES).round().astype(int))
     sums = [precision.rough_counts(tables[place]) for place in places.tolist()]
     share = np.concatenate([part.values for part in sums]) / precision.total

@@ -35,10 +35,10 @@ def ask(folder: Path, question: str, level: float, parts: bool, reader: Reader) 
     is such as "income = '50k+' and not age < 65". Of units with parts also: count where CONDITION
     with a part where CONDITION. No home, row or ε is needed.
     """
-    from dp_pipeline.answers.questions import lines_of
+    from dp_pipeline.answers.questions import answer_question
     from dp_pipeline.export.opening import open_release
 
-    lines = lines_of(open_release(folder), question, level=level, of_parts=parts)
+    lines = answer_question(open_release(folder), question, level=level, of_parts=parts)
     reader.print_output(
         lambda: {"question": question, "level": level, "answers": [dict(line) for line in lines]},
         lambda: _print(lines, level),

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.answers.tables import OpenTable, of_tables
+from dp_pipeline.answers.tables import OpenTable, open_table
 from dp_pipeline.results.clusters import Tables
 
 Counts = np.ndarray
@@ -13,7 +13,7 @@ Counts = np.ndarray
 
 def release(*args: Any, **options: Any) -> OpenTable:
     """Return the open release of ``tables_of`` the same."""
-    return of_tables(tables_of(*args, **options))
+    return open_table(tables_of(*args, **options))
 
 
 def tables_of(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.answers.boxes import OpenClusters, open_clusters
-from dp_pipeline.answers.questions import lines_of
+from dp_pipeline.answers.questions import answer_question
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.export.intervals import added_columns
 from dp_pipeline.results.clusters import Clusters, Synopsis
@@ -46,14 +46,14 @@ def test_part_of_a_box_has_the_error_of_that() -> None:
 
 def test_questions_of_clusters_are_counts_shares_and_sizes() -> None:
     clusters = opened(TRUE.astype(float))
-    assert [line["value"] for line in lines_of(clusters, "sizes")] == [140, 160]
-    (line,) = lines_of(clusters, "share where x < 4")
+    assert [line["value"] for line in answer_question(clusters, "sizes")] == [140, 160]
+    (line,) = answer_question(clusters, "share where x < 4")
     assert line["low"] < 140 / 300 < line["high"]
     with pytest.raises(
         DeclarationError,
         match="'mean x' is one that this release does not answer: write one such as count",
     ):
-        lines_of(clusters, "mean x")
+        answer_question(clusters, "mean x")
 
 
 def test_an_export_adds_ends_to_boxes_sizes_and_centres() -> None:

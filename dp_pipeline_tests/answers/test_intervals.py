@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.answers.estimate import combine
-from dp_pipeline.answers.tables import of_tables
+from dp_pipeline.answers.tables import open_table
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline_tests.answers.releases import release, tables_of
 
@@ -169,7 +169,7 @@ def test_no_interval_passes_what_is_possible(noise: float, seed: int, of: str) -
     labels = {"a": ["f", "m"], "b": ["[-5, 1)", "[1, 4)", "[4, 10]"]}
     tables = tables_of(table, measured, names="ab", labels=labels)
     tables["synthetic"]["b"] = np.array([-5.0, 2.0, 10.0])[tables["codes"]["b"]]
-    opened = of_tables(tables)
+    opened = open_table(tables)
     share = opened.share("b < 5", among="a == 'm'", of=of)
     most = opened.count(of=of).high
     counts = [*opened.table("a", "b", of=of)[["low", "high"]].to_numpy()]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from dp_pipeline.answers.questions import lines_of
+from dp_pipeline.answers.questions import answer_question
 from dp_pipeline.answers.tables import OpenTable
 from dp_pipeline.cli import main
 from dp_pipeline.config.errors import DeclarationError
@@ -36,7 +36,7 @@ def opened() -> OpenTable:
     ],
 )
 def test_a_question_has_these_values(opened: OpenTable, question: str, values: list[float]) -> None:
-    lines = lines_of(opened, question)
+    lines = answer_question(opened, question)
     assert [line["value"] for line in lines] == pytest.approx(values)
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
 
@@ -46,12 +46,12 @@ def test_another_question_is_refused_with_examples(opened: OpenTable, question: 
     with pytest.raises(
         DeclarationError, match=r"be read: write one such as count where income = '50k\+' and sex ="
     ):
-        lines_of(opened, question)
+        answer_question(opened, question)
 
 
 def test_a_misspelt_level_is_refused_and_not_counted_as_none(opened: OpenTable) -> None:
     with pytest.raises(DeclarationError, match="of a in a condition must be one of f, m, not 'w'"):
-        lines_of(opened, "count where a != 'w' or b = 1")
+        answer_question(opened, "count where a != 'w' or b = 1")
 
 
 def test_a_fitted_synthesizer_answers_too() -> None:

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_pipeline.answers.questions import lines_of
+from dp_pipeline.answers.questions import answer_question
 from dp_pipeline.answers.units import OpenUnits
 from dp_pipeline.answers.verdict import verdict
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
@@ -112,7 +112,7 @@ def exact(*, is_in_order: bool = False, has_empty: bool = False) -> OpenUnits:
 def test_units_and_parts_are_counted(
     question: str, of_parts: bool, value: float | list[float], is_in_order: bool
 ) -> None:
-    lines = lines_of(exact(is_in_order=is_in_order), question, of_parts=of_parts)
+    lines = answer_question(exact(is_in_order=is_in_order), question, of_parts=of_parts)
     assert [line["value"] for line in lines] == pytest.approx(np.ravel(value), rel=1e-3)
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
 
@@ -139,7 +139,7 @@ def test_units_and_parts_are_counted(
 def test_units_without_parts_are_counted(
     question: str, of_parts: bool, value: float | list[float]
 ) -> None:
-    lines = lines_of(exact(has_empty=True), question, of_parts=of_parts)
+    lines = answer_question(exact(has_empty=True), question, of_parts=of_parts)
     assert [line["value"] for line in lines] == pytest.approx(np.ravel(value), rel=1e-3, abs=1e-9)
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
 
@@ -171,7 +171,7 @@ def test_intervals_hold_as_often_as_they_say(empty: int) -> None:
         release_of_units = OpenUnits(table.tables())
         for of_parts, truth in ((False, TRUE_WITH_EMPTY if empty else TRUE), (True, TRUE_OF_PARTS)):
             for question, true in truth.items():
-                line = lines_of(release_of_units, question, of_parts=of_parts)[0]
+                line = answer_question(release_of_units, question, of_parts=of_parts)[0]
                 inside.append(line["low"] <= true <= line["high"])
     assert np.mean(inside) > 0.87
 
@@ -210,7 +210,7 @@ def test_a_mean_and_a_quantile_take_no_condition_about_parts(question: str) -> N
     method = question.partition(" ")[0]
     fault = rf"A {method} takes a condition on units in `where`, .*: .* `parts.{method}` "
     with pytest.raises(DeclarationError, match=fault):
-        lines_of(exact(), f"{question} with a part where age == 0")
+        answer_question(exact(), f"{question} with a part where age == 0")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_mean_and_a_quantile_take_no_condition_about_parts(question: str) -> N
 def test_rows_have_no_parts(question: str, of_parts: bool) -> None:
     rows = release(np.array([3, 4]), [(("a",), np.array([3, 4]), 1.0)], names="a")
     with pytest.raises(DeclarationError, match="Parts can be asked for where units have parts"):
-        lines_of(rows, question, of_parts=of_parts)
+        answer_question(rows, question, of_parts=of_parts)
 
 
 def test_the_verdict_is_of_units() -> None:
