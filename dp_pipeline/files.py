@@ -40,7 +40,7 @@ def make_private(folder: Path) -> None:
 
 
 def close_folders(*folders: Path) -> None:
-    """Restrict the folders of this user that exist already to their owner."""
+    """Bar other users from these folders, if they exist and belong to this user."""
     for folder in filter(Path.is_dir, folders):
         state = folder.stat()
         if state.st_mode & 0o077 and state.st_uid == os.geteuid():
@@ -63,7 +63,7 @@ def write_atomically(
     """Write a file atomically, readable by its owner only; it is on disk when this returns.
 
     content     bytes, or a function that writes them to an open file
-    overwrite   whether to replace an existing file
+    overwrite   whether to replace an existing file; else it stays as it is, without an error
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_ENDING, dir=path.parent)
     temporary = Path(name)

@@ -270,7 +270,7 @@ def _window_runs(
 
 
 def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
-    """Return the earlier windows that releases of several windows need but that were never read."""
+    """Return the earlier windows that releases of the due ones need, but that are not prepared."""
     span = spec.max_span
     ending_with = spec.time_windows.ending_with
     earlier = {name for window in due for name in ending_with(window, span)} - {*due}

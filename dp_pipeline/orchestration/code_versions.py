@@ -62,7 +62,7 @@ def release_version(
 def release_tags(
     spec: DatasetSpec, kind: type[Release], name: str, bundle: Bundle
 ) -> dict[str, str]:
-    """Return the tags of a materialization, with the version that its release was drawn with."""
+    """Return a materialization's tag: the release's version, with the code that drew it."""
     return {_CODE_TAG: release_version(spec, kind, name, drawn_by=bundle.facts["code"])}
 
 

@@ -51,7 +51,7 @@ PipelineResource = dg.ResourceParam[Pipeline]
 
 @cache
 def resource_of(pipeline: Pipeline) -> dg.ResourceDefinition:
-    """Return the Dagster resource of a home and noise, always the same object."""
+    """Return the Dagster resource of a home and noise, the same object for equal ones."""
     return dg.ResourceDefinition.hardcoded_resource(pipeline)
 
 
@@ -101,7 +101,7 @@ def wants_new_draw(context: dg.AssetExecutionContext, config: DrawConfig) -> boo
 
 
 def run_facts(context: dg.AssetExecutionContext) -> dict[str, str]:
-    """Return the facts of a run for the ledger."""
+    """Return the id of a run and the name of its asset, for the ledger."""
     return {"run": context.run.run_id, "asset": context.asset_key.to_user_string()}
 
 

@@ -25,7 +25,7 @@ _SERVER_STORAGE = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAG
 
 
 def keep_files_private() -> None:
-    """Make the files of this process and its child processes readable by their owner only.
+    """Bar other users from all files that this process and its children create from now on.
 
     Dagster, Great Expectations and engines for files choose no mode for what they write.
     """
@@ -83,7 +83,7 @@ def make_dagster_home(home: Home) -> Path:
 def _storage_server() -> str | None:
     """Return the server of the run history without its password; None if a folder holds it.
 
-    The URL is completed in its environment variable, which Dagster reads.
+    Replace the URL in its environment variable, which Dagster reads, by its full form.
     """
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:

@@ -189,7 +189,7 @@ MAX_SILENCE = 90  # seconds; the daemon reports itself every 30
 
 
 def require_daemon(instance: dg.DagsterInstance, *, now: float) -> None:
-    """Raise PipelineError unless Dagster's daemon was active recently.
+    """Raise PipelineError unless Dagster's daemon was active in the last MAX_SILENCE seconds.
 
     Without it the runs would wait, and be charged when Dagster is started one day.
 

@@ -105,7 +105,7 @@ def line_table(
 
 
 def record_table(table: Mapping[str, np.ndarray]) -> dg.MetadataValue:
-    """Return a table's first five columns; one wide line transposed, with all columns."""
+    """Return a table's first five columns; a single row with more as lines of name and value."""
     columns = [[_rounded(value) for value in values.tolist()] for values in table.values()]
     if len(table) > MAX_COLUMNS and all(len(values) == 1 for values in columns):
         pairs = [(name, str(value)) for name, (value,) in zip(table, columns, strict=True)]
@@ -121,9 +121,10 @@ def _rounded(value: object) -> float | int | str:
 
 
 def table_metadata(bundle: Bundle) -> Metadata:
-    """Return the row count of a release; of classes also their claims, bits and threshold; of
-    synthetic rows also the costs of steps, the first rows, and the cliques.
-    """
+    """Return the row count of a release's table; {} for one of neither classes, centres nor rows.
+
+    With classes come their claims, bits and threshold; with synthetic rows the costs of steps, the
+    first rows, and the cliques."""
     tables = bundle.tables
     if "claims" in tables:
         return {
@@ -325,7 +326,7 @@ def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) 
 
 
 def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
-    """Return a table with a row for each charge of a population, oldest first, with sums."""
+    """Return a table with a row for each charge of a population, oldest first, and running sums."""
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:

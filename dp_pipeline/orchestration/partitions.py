@@ -132,7 +132,7 @@ def options_of_run(
 
 
 def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release]) -> str:
-    """Return the one declared partition that the tags of a run name.
+    """Return the partition that a run's tags name; DeclarationError unless it is one, and declared.
 
     A GraphQL client may name any text, or none; Dagster's own error would have many lines."""
     levels, key = kind.levels(spec), _single_key(tags)

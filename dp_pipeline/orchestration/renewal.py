@@ -47,7 +47,7 @@ class ReportPage:
     sources: tuple[dg.AssetKey, ...]
 
     def missing_update(self, updates: Updates) -> dg.EventLogRecord | None:
-        """Return the newest update that the report lacks; None if it lacks none."""
+        """Return the newest update of its assets if it is newer than the report, else None."""
         candidates = [updates[key] for key in self.sources if key in updates]
         newest = max(candidates, key=lambda update: update.storage_id, default=None)
         report = updates.get(self.key)
@@ -153,7 +153,11 @@ def _sensor(
 def _renewal_request(
     dataset: str, pages: Iterable[ReportPage], updates: Updates, busy: Collection[str]
 ) -> dg.RunRequest | None:
-    """Return the run that renews a data set's reports; None if they are current or may wait."""
+    """Return the run that renews a data set's outdated reports; None if there is none.
+
+    busy   data sets with unfinished runs, of which only a report older than MAX_REPORT_AGE is
+           renewed
+    """
     due = {}
     for page in pages:
         newest, report = page.missing_update(updates), updates.get(page.key)

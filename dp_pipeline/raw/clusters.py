@@ -85,7 +85,7 @@ class RedactErrors(Generic[Task, Result]):
 
 
 def unwrap(get_result: Callable[[], Result]) -> Result:
-    """Return ``get_result()``, or raise a PipelineError that shows only the type of the error."""
+    """Return ``get_result()``; replace any error but a PipelineError by one with its type alone."""
     try:
         return get_result()
     except PipelineError:
@@ -180,7 +180,10 @@ def spark_session(address: str) -> Any:
 
 
 def _require_answer(address: str, default_port: int) -> None:
-    """Raise PipelineError if no server answers, since the libraries would retry for minutes."""
+    """Raise PipelineError if no server answers, since the libraries would retry for minutes.
+
+    DeclarationError for an address without a host.
+    """
     # The rest of an address, after host and port, may be secret.
     host, port = "", default_port
     with suppress(ValueError):

@@ -122,7 +122,9 @@ def _pair_distance(real: UnitTables, released: UnitTables, name: str) -> float:
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
-    """Return the whole table if it is small, or two halves of a seeded sample of its rows."""
+    """Return the table alone, or two halves of a seeded sample of ``MOST_COMPARED`` of its rows.
+
+    It is alone if it has no more rows than that."""
     rows = _row_count(table, names)
     if rows <= MOST_COMPARED:
         return ({name: table[name] for name in names},)

@@ -251,7 +251,7 @@ def _equals_previous(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _copies_before(is_copy: NDArray[np.bool_]) -> Words:
-    """Return, for each copy of a row in sorted order, the number of equal rows before it."""
+    """Return the number of equal rows before each sorted row that equals its predecessor."""
     positions = np.flatnonzero(is_copy)
     starts = np.flatnonzero(np.append(True, np.diff(positions) != 1))
     lengths = np.diff(starts, append=len(positions))
@@ -267,10 +267,9 @@ _TOP = 2.0**63
 class _Cells:
     """The values of a column as 64-bit words with kinds, so that different values stay different.
 
-    words   (n,)
-    kinds   (n,) with their words: missing, 0; a whole number below 2^63 in size, its two's
-            complement; one from 2^63 to 2^64 − 1, itself; another number, the bits of its double,
-            or a text, its hash
+    kinds   (n,): missing; a whole number below 2^63 in size; one from 2^63 to 2^64 − 1; any other
+            number, or a text
+    words   (n,), by kind: 0; its two's complement; itself; the bits of its double, or its hash
     """
 
     words: Words

@@ -107,7 +107,7 @@ def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Restrict files to their owner, and HTML pages to their own content, marked as English."""
+    """Restrict the files below a folder to their owner, and HTML pages to requests of files."""
     for path in folder.rglob("*"):
         if path.suffix == ".html":
             text = path.read_bytes().replace(b"<html>", b'<html lang="en">', 1)

@@ -127,7 +127,11 @@ class Download:
         return target
 
     def _copy_body(self, response: BaseHTTPResponse, file: BinaryIO, deadline: float) -> str:
-        """Copy the body of a response to ``file``; return its hash."""
+        """Copy the body of a response to ``file``; return its SHA-256, as hex.
+
+        SourceError if it is too large, is not complete at ``deadline``, a ``time.monotonic()``, or
+        has neither a declared hash nor a length.
+        """
         has_length = response.chunked or response.length_remaining is not None
         if self.sha256 is None and not has_length:
             raise self._refusal(

@@ -163,11 +163,11 @@ MAX_REFINED_ROWS = 1_000_000  # Rows of those rounds, at most; of more, a seeded
 def reference_centres(
     spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...], points: FloatArray, *, k: int
 ) -> FloatArray:
-    """Return the centres (m, d) of k-means without privacy, in data units, stored for later calls.
+    """Return the m ≤ k centres (m, d) of k-means without privacy, in data units; store them.
 
     points   the prepared rows on ``columns``, (N, d), N ≥ 1
 
-    They are those of ``reference_kmeans``, in a file of the snapshot by columns, k and declaration.
+    They are those of ``reference_kmeans``, or of the file in which an equal call stored them.
     """
     fingerprints = [s.manifest["fingerprints"]["normalized"] for s in snapshot.members]
     rows = fingerprints[0] if len(fingerprints) == 1 else fingerprints

@@ -89,7 +89,7 @@ def source_columns(spec: DatasetSpec) -> dict[str, str]:
 
 
 def frame_column(spec: DatasetSpec, column: str) -> str:
-    """Return the validation frame's name of a column that a declared expectation names."""
+    """Return the frame's name of a column in a declared expectation: itself, or PERSON."""
     return column if column in spec.domain.names else PERSON
 
 

@@ -30,7 +30,7 @@ def fingerprints_of(paths: Sequence[Path], key: bytes) -> list[str]:
 
 
 def fingerprint_of_content(content: bytes, key: bytes) -> str:
-    """Return the keyed fingerprint of these bytes, equal to that of a file of them."""
+    """Return the keyed fingerprint of bytes, as hex: that of a file with this content."""
     view = memoryview(content)
     ranges = (view[start : start + BYTES_A_RANGE] for start in _starts(len(content)))
     return _combine(key, (hashlib.sha256(content_range).digest() for content_range in ranges))

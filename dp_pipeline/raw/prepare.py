@@ -237,7 +237,7 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def rows_left_out(stage: pa.Table) -> int:
-    """Return the number of rows that a table of ``normalized`` leaves out, before it is stored."""
+    """Return how many rows were left out, as a table by ``normalized`` notes until it is stored."""
     return int(stage.schema.metadata[_COUNT])
 
 

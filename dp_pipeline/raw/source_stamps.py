@@ -32,7 +32,7 @@ def is_watchable(source: Source) -> bool:
 
 
 def source_stamp(source: Source) -> SourceStamp | None:
-    """Return the stamp of the files of a source as they are now; None if some are absent.
+    """Return the stamp of a source as it is now; None for absent files and URLs without hashes.
 
     It is of names, sizes and times of files, or of the declared hashes of URLs; none is opened.
     """

@@ -120,7 +120,7 @@ def file_mark(path: Path) -> tuple[int, ...]:
 
 
 def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows that one stage has for a snapshot and the earlier windows it is read with.
+    """Return the stored table of one stage: the rows of the ``earlier`` snapshots, then the own.
 
     columns   columns that are read, in the order of the table; None: all
 
@@ -144,7 +144,7 @@ def _read_table(snapshot: Snapshot, stage: str, columns: Sequence[str] | None) -
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return attribute → codes of the prepared rows, or where units have parts, of these, (rows,).
+    """Return attribute → codes (rows,) of the prepared rows; of units with parts, a row is a part.
 
     NotPrepared unless the snapshot is prepared, Damaged if its rows are not as they were stored.
     """

@@ -42,7 +42,7 @@ def units_of_parts(
     A unit with a part that breaks a constraint, or with two parts of which the declaration allows
     one, is left out. Parts with one value, and those of a set, are in the order of their codes, so
     the order of rows never matters. An attribute of the unit is missing where its parts have
-    different values.
+    different values. One of parts has a column for each position, whose last code means no part.
     """
     parts = domain.parts
     assert parts is not None

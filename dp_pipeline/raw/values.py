@@ -158,7 +158,7 @@ def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
 
 
 def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
-    """Return seconds since 1970 as a clock's numbers.
+    """Return seconds since 1970 as numbers of a clock: days for dates, else seconds in UTC.
 
     is_placed   whether the seconds are in UTC, not in local time
     """

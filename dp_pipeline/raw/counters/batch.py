@@ -141,7 +141,7 @@ class Batch:
         return _smallest(derived.groups, derived.size)[keys]
 
     def answer(self, query: BatchQuery) -> Answer:
-        """Return the exact answer to a query, whose recodings these rows must have had before."""
+        """Return the exact answer to a query about these rows, which have its recodings already."""
         answer: Answer = getattr(self, query.kind)(*query.arguments)
         return answer
 

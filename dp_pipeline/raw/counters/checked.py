@@ -49,7 +49,7 @@ class CheckedRows:
 
     @classmethod
     def open(cls, spec: DatasetSpec, snapshot: Snapshot) -> CheckedRows:
-        """Return the rows of a snapshot, with the snapshots of earlier windows that it names.
+        """Open the prepared rows of a snapshot and of its ``earlier`` snapshots.
 
         NotPrepared unless all of them are prepared, Damaged if a file cannot be read."""
         stages = tuple(stage for stage in stages_of(spec) if stage != "one_hot")
@@ -96,7 +96,7 @@ class CheckedRows:
                 check.result()
 
     def checked_fold(self, fold: Fold) -> Fold:
-        """Return a function that answers as ``fold`` does, after the files it reads are checked."""
+        """Return ``fold`` with a check: Damaged if a table that it reads is not as stored."""
 
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))

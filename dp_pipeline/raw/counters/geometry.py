@@ -81,7 +81,7 @@ _ROWS_TO_SORT = 1 << 18
 def sums_by_centre(
     rules: Sequence[NearestCentre], columns: Columns, *, rows: int, salt: int
 ) -> IntArray:
-    """Return row counts and coordinate totals of each subset's clusters, (subsets, centres, 1 + d).
+    """Return row count and coordinate totals by subset and nearest centre, (subsets, k, 1 + d).
 
     rules   one for each subset; rows are in subsets by a hash of their d coordinates and ``salt``
     """
@@ -184,7 +184,7 @@ def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
 
 
 def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
-    """Return the counts of a grid over the box, with ``cells`` cells on each axis, (cells,) · d."""
+    """Return the number of rows in each cell of a grid over the box, ``cells`` on each axis."""
     size = cells ** len(columns)
     table = np.zeros(size, dtype=np.int64)
     # At least as many rows as cells, since bincount writes a whole grid every time.

@@ -36,7 +36,7 @@ def cell_keys(
 def occupied_cells(
     codes: Codes, sizes: Mapping[str, int], names: Sequence[str], *, rows: int
 ) -> IntArray:
-    """Return the key and the count of every non-empty cell, int64 (m, 2), ascending by key.
+    """Return the flat index and the count of every non-empty cell, int64 (m, 2), sorted by index.
 
     >>> codes = {"a": np.array([0, 1, 1]), "b": np.array([2, 0, 0])}
     >>> occupied_cells(codes, {"a": 2, "b": 3}, ("a", "b"), rows=3).tolist()
@@ -170,9 +170,9 @@ def _plan(
     *,
     rows: int,
 ) -> tuple[FusedTable, ...]:
-    """Return the fused tables that contain each of ``tables`` once, larger ones first.
+    """Return fused tables over these super-columns that contain each of ``tables`` once.
 
-    Their tables also contain those over fewer of the super-columns."""
+    A table that is cheaper to count alone is fused with no other, and is at the end."""
     positions = {name: (i, j) for i, c in enumerate(columns) for j, name in enumerate(c.names)}
     by_group: dict[tuple[int, ...], list[Names]] = {}
     for table in tables:

@@ -29,8 +29,8 @@ def draw_declared_rows(
     """Return artificial rows that fit the declaration, at most ``rows``; no real row is read.
 
     Every value is uniform over what is declared; rows that break constraints are drawn again, at
-    most _MOST_ROUNDS times. A person has as many rows as may count, and a unit up to as many parts,
-    which share its values. Times are in the closed windows.
+    most _MOST_ROUNDS times. Every person has the largest number of rows that may count, or one unit
+    of 1 to ``at_most`` parts, which share its values. Times are in the closed windows.
 
     columns   column of the source → values (n,) of an earlier release, from which whole rows are
               drawn; None: all columns are drawn

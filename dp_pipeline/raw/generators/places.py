@@ -226,7 +226,7 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
 
 
 def _activity(seed: int, week: int) -> FloatArray:
-    """Return each rider's weight (RIDERS,) in drawing a week's rides, the same in all her weeks."""
+    """Return the weights (RIDERS,) of the riders of a week; a rider keeps hers in later weeks."""
     cohorts = [
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
         for week_joined in range(week, week + RIDERS // NEW_RIDERS)

@@ -289,9 +289,10 @@ class _Transcoded(io.BufferedIOBase):
     read1 = read
 
     def _aligned(self, data: bytes) -> bytes:
-        """Return the pending and these bytes, with an invalid character where a line end cuts one.
+        """Return the bytes that waited, then ``data``, with every character complete.
 
-        The last bytes may wait for the next call."""
+        A character that a line end cuts becomes an invalid one. The last bytes may wait for the
+        next call."""
         width = self._width
         if width == 1:
             return data
@@ -383,7 +384,7 @@ def _delimiter(source: Source) -> str:
 
 
 def _content(data: bytes, source: Source) -> bytes:
-    """Return lines without byte order marks and comments, with tabs if white space is declared.
+    """Return lines without byte order marks and comments; white space that splits cells is a tab.
 
     A line is a comment by its first character, even in a quoted cell.
     """
@@ -421,7 +422,7 @@ def _place_of_last_row(path: Path, source: Source) -> str:
 
 
 def _without_header(data: bytes, source: Source) -> bytes:
-    """Return the lines between the names, which may contain quoted line ends, and the footer."""
+    """Return the lines after the row of names, if the file has one, and before the footer."""
     data = _without_footer(data, source)
     if source.header:
         return data

@@ -181,7 +181,9 @@ def _require_types(spec: DatasetSpec, types: list[ColumnType]) -> dict[str, str]
 
 
 def _text_bytes(column: str, encoding: str, decimal: str) -> str:
-    """Return the SQL for the bytes of a column's text, so that invalid texts do not stop the query.
+    """Return the SQL for the bytes of a column's text, cut behind MAX_CELL_BYTES + 1 characters.
+
+    An invalid text would stop the query otherwise.
 
     decimal   decimal sign in which numbers are written
     """

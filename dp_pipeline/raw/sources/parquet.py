@@ -63,7 +63,9 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
 
 
 def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
-    """Return the name of the Arrow type of each declared column with one type in all files.
+    """Return column → name of its Arrow type, for declared columns of one type in all files.
+
+    path   a file, or a folder of files
 
     A dictionary is `categories`, without its values: they may be of rows.
     """
@@ -157,7 +159,7 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
 
 
 def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield an empty table, then the rows; SourceError if the schema is not that of the check."""
+    """Yield an empty table, then the rows; SourceError if the file's schema is not ``schema``."""
     with _open(spec, path) as file:
         if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
             raise reading.refusal(
