@@ -25,7 +25,9 @@ class SourceStamp:
 
 
 def is_watchable(source: Source) -> bool:
-    """Return whether changes of a source can be noticed: of local files, or URLs with hashes."""
+    """Return whether changes of a source can be noticed: of local files, or URLs with hashes.
+
+    Downloaded units whose parts are in another file have no hash of both."""
     if source.kind not in FILES or (source.parts is not None and not is_watchable(source.parts)):
         return False
     return any(not each.is_remote or _declared_hashes(each) for each in source.alternatives)
@@ -65,6 +67,8 @@ def source_digest(source: Source) -> str | None:
 
 
 def _declared_hashes(source: Source) -> str:
+    if source.parts is not None:
+        return ""  # Hashes of units do not change with the file of their parts.
     hashes = [source.sha256.get(url, "") for url in source.locations]
     return " ".join(hashes) if all(hashes) else ""
 

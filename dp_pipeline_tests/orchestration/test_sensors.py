@@ -1,6 +1,7 @@
 """The sensor on new rows: for data alone whose changes are public, and never for equal bytes."""
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from unittest.mock import Mock
@@ -9,6 +10,7 @@ import dagster as dg
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.source import Source
 from dp_pipeline.orchestration import automation
 from dp_pipeline.orchestration.common import RESOURCE, Pipeline
 from dp_pipeline.orchestration.dataset import chain_definitions
@@ -202,3 +204,12 @@ def test_a_url_is_new_when_another_hash_is_declared(project: Project):
         run_request(sensor.tick())
         assert "same bytes" in str(sensor.tick())
         cursor = sensor.cursor
+
+
+def test_downloaded_units_with_a_file_of_parts_are_not_watched():
+    url = "https://example.org/a.csv"
+    units, parts = Source("csv", url, sha256={url: "a" * 64}), Source("csv", "/parts.csv")
+    assert source_stamps.is_watchable(units)
+    assert source_stamps.is_watchable(parts)
+    assert not source_stamps.is_watchable(replace(units, parts=parts))
+    assert source_stamps.is_watchable(replace(parts, parts=replace(parts, location="/other.csv")))
