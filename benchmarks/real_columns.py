@@ -34,7 +34,7 @@ from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.comparison import distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
-from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -150,10 +150,10 @@ def made(texts: Texts, rows: pa.Table, epsilon: Fraction, seed: int) -> Made:
             discover(spec, counter, paid, Transcript(), SeededNoise(1000 + seed))
         )
         epsilon -= paid.epsilon
-    stages = [normalized(spec, one, b"key") for one in (ours, theirs)]
+    stages = [normalize(spec, one, b"key") for one in (ours, theirs)]
     real, asked = (
         {name: column.to_numpy() for name, column in zip(t.column_names, t.columns, strict=True)}
-        for t in (discretized(spec, stage) for stage in stages)
+        for t in (discretize(spec, stage) for stage in stages)
     )
     numbers = {name: stages[0].column(name).to_numpy() for name in spec.domain.numeric}
     counter_ = MemoryCounter(spec.domain, coordinates=numbers, codes=real, rows=stages[0].num_rows)
@@ -225,7 +225,7 @@ def distance(one: Made) -> float:
 
 def truth_of(one: Made, declared: DatasetSpec) -> np.ndarray:
     """Codes of the countries that the fitted rows say, as they are declared."""
-    stage = discretized(declared, normalized(declared, one.fitted, b"key"))
+    stage = discretize(declared, normalize(declared, one.fitted, b"key"))
     return np.asarray(stage.column("native_country").to_numpy())
 
 

@@ -174,14 +174,14 @@ def _draft(
     public: bool,
 ) -> str:
     from dp_pipeline.config.draft import Outline, attribute_names, public_draft, sensitive_draft
-    from dp_pipeline.raw.proposals import first_look, public_look
+    from dp_pipeline.raw.proposals import propose_columns, read_schema
 
-    columns, rows = first_look(source), 0
+    columns, rows = read_schema(source), 0
     if person:
         _require_person(person, columns)
     columns = tuple(column for column in columns if column.name != person)
     if public:
-        rows, columns = public_look(source, columns, name=name)
+        rows, columns = propose_columns(source, columns, name=name)
     outline = Outline(name, origin, fields, attribute_names(columns), person or None)
     return public_draft(outline, rows=rows) if public else sensitive_draft(outline)
 

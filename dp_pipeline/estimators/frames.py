@@ -408,4 +408,4 @@ def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
     """
     values = stored(column, "number")
     numbers = raw_values.numbers(values)
-    return numbers, ~np.isnan(numbers) | raw_values.missing(values, ())
+    return numbers, ~np.isnan(numbers) | raw_values.find_missing(values, ())

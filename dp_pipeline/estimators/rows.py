@@ -22,8 +22,8 @@ from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.prepare import (
-    discretized,
-    normalized,
+    discretize,
+    normalize,
     rows_as_declared,
     rows_breaking,
     rows_left_out,
@@ -171,8 +171,8 @@ def prepared_rows(
 
 
 def _prepared_block(spec: DatasetSpec, table: pa.Table, key: bytes) -> PreparedRows:
-    domain, stage = spec.counted_domain, normalized(spec, table, key)
-    cells = discretized(spec, stage) if spec.domain.parts is None else stage
+    domain, stage = spec.counted_domain, normalize(spec, table, key)
+    cells = discretize(spec, stage) if spec.domain.parts is None else stage
     codes, coordinates = (
         {name: rows.column(name).to_numpy() for name in names}
         for rows, names in ((cells, domain.discrete), (stage, domain.numeric))

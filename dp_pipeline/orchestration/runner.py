@@ -61,7 +61,7 @@ class DagsterRuns:
         is kept in ``discovery_cost``.
         """
         from dp_pipeline.orchestration.jobs import raw_stages
-        from dp_pipeline.raw.validate import failed_checks
+        from dp_pipeline.raw.validate import add_passing_shares
 
         spec = options.spec
         if not options.snapshot and is_prepared(spec, options.home):
@@ -75,7 +75,7 @@ class DagsterRuns:
         checks = result.get_asset_check_evaluations()
         failed = [check.check_name for check in checks if not check.passed]
         snapshot = current_snapshot(options.home.raw, spec.name, b"", spec.window)
-        return () if snapshot is None else failed_checks(spec, snapshot, failed)
+        return () if snapshot is None else add_passing_shares(spec, snapshot, failed)
 
     def run(
         self,

@@ -57,7 +57,7 @@ def distance_to_closest_record(
     for start in range(0, len(real[names[0]]), _ROWS_A_BLOCK):
         block = slice(start, start + _ROWS_A_BLOCK)
         table = np.stack([real[name][block].astype(smallest) for name in order])
-        nearest = nearest_rows(table, queries, nearest)
+        nearest = least_differences(table, queries, nearest)
     return float(nearest[query_of_row].mean()) / len(names)
 
 
@@ -86,7 +86,7 @@ def share_of_copies(
     return copies, float(is_twin.mean()) if n else float("nan")
 
 
-def nearest_rows(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) -> IntArray:
+def least_differences(table: NDArray[Any], queries: NDArray[Any], earlier: IntArray) -> IntArray:
     """Return the fewest attributes in which any row of a table differs from each query, (n,).
 
     table, queries   codes (attributes, rows) and (attributes, n): a query is a column

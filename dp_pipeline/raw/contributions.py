@@ -379,7 +379,7 @@ def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Groups:
     return tuple(tables)
 
 
-def group_of_files(files: Sequence[tuple[Path, Groups]], group: int) -> pa.Table:
+def read_group(files: Sequence[tuple[Path, Groups]], group: int) -> pa.Table:
     """Return the rows of one group of persons from all files of ``split_by_person``.
 
     At least one file must have such rows."""
@@ -407,4 +407,4 @@ def tables_by_person(
         empty = table.slice(0, 0)
     yield empty
     for group in sorted({group for _, groups in files for group in groups}):
-        yield group_of_files(files, group)
+        yield read_group(files, group)

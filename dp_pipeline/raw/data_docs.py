@@ -16,8 +16,8 @@ from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.expectations import Expectation, expectations_of
 from dp_pipeline.raw.great_expectations_session import (
     VERDICTS_ONLY,
+    add_frame_source,
     evaluate,
-    frame_definition,
     library_context,
     library_suite,
     load_library,
@@ -98,7 +98,7 @@ def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
         suite = context.suites.add(library_suite(spec, name, expectations))
         text = json.dumps(suite.to_json_dict(), indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-        definition = frame_definition(context, name)
+        definition = add_frame_source(context, name)
         validation = load_library().ValidationDefinition(name=name, data=definition, suite=suite)
         context.validation_definitions.add(validation).run(
             batch_parameters={"dataframe": frame}, result_format=VERDICTS_ONLY

@@ -18,7 +18,14 @@ from dp_pipeline.raw.prepare import rows_as_declared, rows_breaking
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import count_odd_lines, unreadable_lines
 from dp_pipeline.raw.units import join_parts, unit_keys
-from dp_pipeline.raw.values import column_of, have_time, level_words, levels_of, missing, numbers_in
+from dp_pipeline.raw.values import (
+    column_of,
+    find_missing,
+    have_time,
+    level_words,
+    levels_of,
+    numbers_in,
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +164,9 @@ def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None
 def _parse(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:
     if attribute.is_numeric:
         values = numbers_in(attribute, column)
-        is_missing = missing(column, attribute.missing, lambda cells: numbers_in(attribute, cells))
+        is_missing = find_missing(
+            column, attribute.missing, lambda cells: numbers_in(attribute, cells)
+        )
         is_unread = np.isnan(values) & ~is_missing
         box = attribute.coordinate
         # Before a discovery of bounds no number is outside.

@@ -126,7 +126,7 @@ def _results(
     form   the library's format of results
     """
     suite = library_suite(spec, spec.name, expectations)
-    definition = frame_definition(library_context(), "frame")
+    definition = add_frame_source(library_context(), "frame")
     batch = definition.get_batch(batch_parameters={"dataframe": frame})
     results = batch.validate(suite, result_format=form)
     by_name = {str(r.expectation_config.meta["name"]): r for r in results.results}
@@ -172,7 +172,7 @@ def library_context() -> Any:
     return context
 
 
-def frame_definition(context: Any, name: str) -> Any:
+def add_frame_source(context: Any, name: str) -> Any:
     """Add a pandas source to a project; return the definition of a batch that is a whole frame."""
     asset = context.data_sources.add_pandas(name).add_dataframe_asset(name)
     return asset.add_batch_definition_whole_dataframe("all")

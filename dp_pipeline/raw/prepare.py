@@ -35,9 +35,9 @@ from dp_pipeline.raw.contributions import (
     Groups,
     PersonKeys,
     count_omitted_rows,
-    group_of_files,
     keep_at_most,
     person_codes,
+    read_group,
     split_by_person,
 )
 from dp_pipeline.raw.ingest import ingested_batches
@@ -212,7 +212,7 @@ class _Normalizer:
     def normalize_group(self, task: tuple[int, tuple[tuple[int, Groups], ...]]) -> list[pa.Table]:
         group, numbered_groups = task
         files = [(self._path(number), groups) for number, groups in numbered_groups]
-        return [self._normalize(group_of_files(files, group))]
+        return [self._normalize(read_group(files, group))]
 
     def _normalize(self, marked: pa.Table) -> pa.Table:
         is_declared = marked.column(_IS_DECLARED)
@@ -225,7 +225,7 @@ class _Normalizer:
         return self.scratch / f"split {number}.arrow"
 
 
-def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
+def normalize(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     """Return a source's rows as the table of the first stage of preparation, bounded by person.
 
     table   as ``read_source`` gives it
@@ -237,7 +237,7 @@ def normalized(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def rows_left_out(stage: pa.Table) -> int:
-    """Return how many rows were left out, as a table by ``normalized`` notes until it is stored."""
+    """Return how many rows were left out, as a table by ``normalize`` notes until it is stored."""
     return int(stage.schema.metadata[_COUNT])
 
 
@@ -360,10 +360,10 @@ def _encoded_tables(
 
 
 def _discretize_batch(spec: DatasetSpec, read: BatchReader) -> Iterator[pa.Table]:
-    yield discretized(spec, read())
+    yield discretize(spec, read())
 
 
-def discretized(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+def discretize(spec: DatasetSpec, table: pa.Table) -> pa.Table:
     """Return the table of the stage ``discretized``: the codes of all attributes with cells.
 
     table   of the stage ``normalized``

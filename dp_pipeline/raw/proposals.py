@@ -1,8 +1,8 @@
 """Columns of an undeclared source, and proposals of their attributes for drafts.
 
-``first_look`` reads names and declared types alone, so a draft is the same for any rows; for a CSV
-file that is its first line. ``public_look`` reads all rows of a public source and proposes levels
-for few different values, else round bounds: it must never read sensitive rows.
+``read_schema`` reads names and declared types alone, so a draft is the same for any rows; for a CSV
+file that is its first line. ``propose_columns`` reads all rows of a public source and proposes
+levels for few different values, else round bounds: it must never read sensitive rows.
 """
 
 import codecs
@@ -41,7 +41,7 @@ _MAX_NAME_LENGTH = 200
 _NAME_ALL = "correct it in the file, or where this line is a row give all names by --header"
 
 
-def first_look(source: Source) -> tuple[SourceColumn, ...]:
+def read_schema(source: Source) -> tuple[SourceColumn, ...]:
     """Return the names and declared types of a source's columns, in its order, without its rows.
 
     SourceError, without quoting the source, if it cannot be read, for a repeated name, and for a
@@ -199,7 +199,7 @@ _FORMATS = [f"{date}{time}" for date in _DATES for time in ("", " %H:%M", " %H:%
 Fields = dict[str, Value]  # Fields of an attribute in a data set file
 
 
-def public_look(
+def propose_columns(
     source: Source, columns: Sequence[SourceColumn], *, name: str
 ) -> tuple[int, tuple[SourceColumn, ...]]:
     """Read a public source; return its number of rows, and its columns with proposed fields.
@@ -212,7 +212,9 @@ def public_look(
     """
     usable = [column for column in columns if column.kind != "unusable"]
     table = read_source(_readable_spec(source, usable, name=name))
-    proposals = {column.name: proposed(column, table.column(column.name)) for column in usable}
+    proposals = {
+        column.name: propose_fields(column, table.column(column.name)) for column in usable
+    }
     return table.num_rows, tuple(proposals.get(column.name, column) for column in columns)
 
 
@@ -226,7 +228,7 @@ def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str
     return DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source)
 
 
-def proposed(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
+def propose_fields(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:
     """Return a column with proposed fields that fit all its values, or a remark why there are none.
 
     column   texts, numbers or times, as sources give them

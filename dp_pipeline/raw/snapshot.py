@@ -269,7 +269,7 @@ class Snapshot:
         if not path.is_file() or not hmac.compare_digest(
             expected, fingerprint_of(path, self.secret)
         ):
-            raise self.changed(stage)
+            raise self.changed_error(stage)
         return path
 
     def checked_content(self, stage: str) -> bytes:
@@ -280,10 +280,10 @@ class Snapshot:
         expected, path = self.fingerprint(stage), self.table_path(stage)
         content = path.read_bytes() if path.is_file() else b""
         if not hmac.compare_digest(expected, fingerprint_of_content(content, self.secret)):
-            raise self.changed(stage)
+            raise self.changed_error(stage)
         return content
 
-    def changed(self, stage: str) -> Damaged:
+    def changed_error(self, stage: str) -> Damaged:
         """Return the error to raise for a stage's table that is not as it was stored."""
         path = self.table_path(stage)
         gone = "" if path.exists() else f"there is no file {path}, so "

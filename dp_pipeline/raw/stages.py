@@ -100,7 +100,7 @@ def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]
     NotPrepared without the stage; Damaged if the table is not as it was stored, which is checked
     before the block, or if its file changes during the block.
     """
-    path, fault = snapshot.checked_path(stage), snapshot.changed(stage)
+    path, fault = snapshot.checked_path(stage), snapshot.changed_error(stage)
     mark = file_mark(path)
     try:
         groups = pq.read_metadata(path).num_row_groups
@@ -138,7 +138,7 @@ def _read_table(snapshot: Snapshot, stage: str, columns: Sequence[str] | None) -
             return file.read(columns)
     except (OSError, pa.ArrowException):
         pass
-    raise snapshot.changed(stage)
+    raise snapshot.changed_error(stage)
 
 
 def prepared_codes(

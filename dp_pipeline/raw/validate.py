@@ -75,7 +75,9 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 _SHARES = "failed_shares.json"
 
 
-def failed_checks(spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
+def add_passing_shares(
+    spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
+) -> tuple[str, ...]:
     """Return each name with its exact share of passing rows, if stored, for the custodian alone.
 
     Damaged if the stored shares cannot be read."""

@@ -186,7 +186,7 @@ def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 Read = Callable[[pa.ChunkedArray], FloatArray]
 
 
-def missing(
+def find_missing(
     column: pa.ChunkedArray, words: tuple[str, ...], read: Read = numbers
 ) -> NDArray[np.bool_]:
     """Return a mask (n,) of the values of a column that are null, NaN, blank or one of ``words``.
@@ -249,7 +249,7 @@ def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.b
     """Return a mask (n,) of a numeric column's missing values; all False if none may be missing."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
-    return missing(column, attribute.missing, partial(numbers_in, attribute))
+    return find_missing(column, attribute.missing, partial(numbers_in, attribute))
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
@@ -278,7 +278,7 @@ def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray
     if not attribute.nullable and not attribute.missing:
         return values
     # A missing value is no number, even without a cell for it.
-    is_missing = missing(column, attribute.missing, partial(numbers_in, attribute))
+    is_missing = find_missing(column, attribute.missing, partial(numbers_in, attribute))
     return np.where(is_missing, np.nan, values)
 
 
@@ -379,10 +379,12 @@ def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
     """Return the column from which an attribute is read, of the source or derived."""
     if attribute.derived is None:
         return table.column(attribute.column)
-    return derived(attribute.derived, [table.column(name) for name in attribute.derived.inputs])
+    return derive_column(
+        attribute.derived, [table.column(name) for name in attribute.derived.inputs]
+    )
 
 
-def derived(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+def derive_column(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     """Return a derived column of texts or numbers (n,), null where an input is missing."""
     if rule.function == "size":
         # Every row by itself is a unit of one part; preparation counts those of each unit.
@@ -403,7 +405,7 @@ def _input_numbers(rule: Derived, column: pa.ChunkedArray) -> FloatArray:
     read_numbers: Read = (
         partial(times, clock=clock) if clock else partial(numbers, signs=rule.signs)
     )
-    return np.where(missing(column, rule.missing, read_numbers), np.nan, read_numbers(column))
+    return np.where(find_missing(column, rule.missing, read_numbers), np.nan, read_numbers(column))
 
 
 def _value(rule: Derived, inputs: list[FloatArray]) -> FloatArray:

@@ -22,7 +22,7 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.frames import features_of
 from dp_pipeline.estimators.rows import declared_values
-from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline_tests.estimators.people import rows_of
 
@@ -59,7 +59,7 @@ def codes_of_file(path: Path, domain: Domain) -> list[int]:
     """The codes that the pipeline counts, of the rows that it keeps."""
     kind: Any = path.suffix.removeprefix(".")
     spec = DatasetSpec.of_domain("rows", domain, source=Source(kind, str(path)))
-    table = discretized(spec, normalized(spec, read_source(spec), b"key"))
+    table = discretize(spec, normalize(spec, read_source(spec), b"key"))
     return [int(code) for code in table.column("x").to_pylist()]
 
 

@@ -16,7 +16,7 @@ from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline.estimators.rows import prepared_rows
 from dp_pipeline.estimators.tables import DeclaredRows
-from dp_pipeline.raw.prepare import normalized
+from dp_pipeline.raw.prepare import normalize
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.units import join_parts, unit_keys
 
@@ -75,7 +75,7 @@ def test_frames_give_the_codes_of_files(files: Any, X: Any, order: str | None) -
     )
     table = read_source(spec)
     table = join_parts(table, unit_keys(spec, KEY)).table if isinstance(X, dict) else table
-    stored = normalized(spec, table, KEY).to_pylist()
+    stored = normalize(spec, table, KEY).to_pylist()
     codes = prepared_rows(replace(spec, source=Source("csv", "")), rows.stored(), KEY).codes
     fitted = pa.table({name: pa.array(column) for name, column in codes.items()}).to_pylist()
     assert sorted(fitted, key=repr) == sorted(stored, key=repr)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.metrics.marginals import MOST_PLACES
 from dp_pipeline.raw import closest_record
-from dp_pipeline.raw.closest_record import distance_to_closest_record, nearest_rows
+from dp_pipeline.raw.closest_record import distance_to_closest_record, least_differences
 
 codes = st.tuples(st.integers(0, 2), st.integers(0, 300), st.integers(0, 1))
 rows = st.lists(codes, min_size=1, max_size=9)
@@ -54,14 +54,14 @@ def test_bucket_search_finds_the_nearest_rows_of_all(look, row, spread, real, re
         patch.setattr(closest_record, "_A_ROW", row)
         patch.setattr(closest_record, "_SPREAD", np.uint16(spread))
         patch.setattr(closest_record, "_ROWS_A_LOOK", 3)
-        assert nearest_rows(table, places, far(places)).tolist() == by_loop(table, places)
+        assert least_differences(table, places, far(places)).tolist() == by_loop(table, places)
 
 
 def test_known_distances_only_ever_shrink():
     rows = np.array([[0, 1], [0, 1]], dtype=np.uint8)
     places = np.array([[0, 0], [0, 2]], dtype=np.uint8)
-    assert nearest_rows(rows, places, np.array([2, 2])).tolist() == [0, 1]
-    assert nearest_rows(rows, places, np.array([1, 0])).tolist() == [0, 0]
+    assert least_differences(rows, places, np.array([2, 2])).tolist() == [0, 1]
+    assert least_differences(rows, places, np.array([1, 0])).tolist() == [0, 0]
 
 
 def test_nearer_row_than_parts_is_never_ruled_out(monkeypatch):
@@ -69,7 +69,7 @@ def test_nearer_row_than_parts_is_never_ruled_out(monkeypatch):
     rng = np.random.default_rng(0)
     table = rng.integers(0, 4, size=(9, 300)).astype(np.uint8)
     places = rng.integers(0, 4, size=(9, 200)).astype(np.uint8)
-    actual = nearest_rows(table, places, far(places)).tolist()
+    actual = least_differences(table, places, far(places)).tolist()
     assert actual == by_loop(table, places)
     assert len(set(actual)) > 2, "some are near and some are far"
 

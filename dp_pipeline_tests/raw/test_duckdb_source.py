@@ -9,7 +9,7 @@ import pytest
 
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
-from dp_pipeline.raw.proposals import first_look
+from dp_pipeline.raw.proposals import read_schema
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.test_sql_source import SECRET
@@ -75,7 +75,7 @@ def test_the_file_is_known_by_its_path_and_not_written(rides):
 
 
 def test_a_draft_proposes_the_columns_of_a_query(rides):
-    columns = first_look(Source("sql", rides, query="SELECT * FROM rides"))
+    columns = read_schema(Source("sql", rides, query="SELECT * FROM rides"))
     assert [(column.name, column.kind) for column in columns] == [
         ("lat", "number"), ("rider", "text"), ("fare", "number"), ("day", "date"),
     ]  # fmt: skip

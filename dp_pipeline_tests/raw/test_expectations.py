@@ -10,7 +10,7 @@ from dp_pipeline.config.errors import Damaged, NotPrepared, PipelineError
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.snapshot import require_validated
-from dp_pipeline.raw.validate import Verdict, failed_checks, refusal, validate
+from dp_pipeline.raw.validate import Verdict, add_passing_shares, refusal, validate
 from dp_pipeline_tests.raw.written import ingested, written_spec
 
 AGE_AND_SEX = "{age: {bounds: [0, 100]}, sex: {levels: [f, m]}}"
@@ -166,11 +166,11 @@ def test_failed_rows_of_release_data_leave_no_trace(tmp_path, name):
 def test_damaged_shares_of_failed_checks_are_one_line(spec, tmp_path, content):
     snapshot = ingested(tmp_path, {"age": ["200", "2"], "sex": ["f", "m"]})
     names = sorted(failed(validate(spec, snapshot)))
-    assert failed_checks(spec, snapshot, names) == ("bounds__age (50.0000 % are so)",)
+    assert add_passing_shares(spec, snapshot, names) == ("bounds__age (50.0000 % are so)",)
     (snapshot.folder / "failed_shares.json").write_bytes(content)
     line = r"/failed_shares\.json must hold a JSON object .*: `dp-pipeline run people --snapshot N"
     with pytest.raises(Damaged, match=line):
-        failed_checks(spec, snapshot, names)
+        add_passing_shares(spec, snapshot, names)
 
 
 def test_level_for_unknown_texts_never_blocks(tmp_path):
@@ -290,7 +290,7 @@ def test_another_share_is_another_validation(tmp_path, spec):
 def test_library_results_hold_verdicts_and_counts(spec, tmp_path, monkeypatch):
     """Every other format puts values of rows into the result."""
     replies = []
-    definition = great_expectations_session.frame_definition
+    definition = great_expectations_session.add_frame_source
 
     class Listening:
         def __init__(self, context, name):
@@ -304,7 +304,7 @@ def test_library_results_hold_verdicts_and_counts(spec, tmp_path, monkeypatch):
             replies.append(self.inside.validate(*arguments, **options))
             return replies[-1]
 
-    monkeypatch.setattr(great_expectations_session, "frame_definition", Listening)
+    monkeypatch.setattr(great_expectations_session, "add_frame_source", Listening)
     validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
     assert [len(reply.results) for reply in replies] == [4, 5]
     for reply in replies:

@@ -21,7 +21,7 @@ from dp_pipeline.raw.contributions import (
     GROUP_COUNT,
     PersonKeys,
     assign_groups,
-    group_of_files,
+    read_group,
     split_by_person,
 )
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
@@ -104,7 +104,7 @@ def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
     paths = [folder / f"{index}.arrow" for index in range(len(tables))]
     dealt = [split_by_person(each, KEYS, path) for each, path in zip(tables, paths, strict=True)]
     files = list(zip(paths, dealt, strict=True))
-    return [group_of_files(files, part) for part in sorted(set().union(*dealt))]
+    return [read_group(files, part) for part in sorted(set().union(*dealt))]
 
 
 def test_persons_spread_over_all_parts_and_gaps_over_none():

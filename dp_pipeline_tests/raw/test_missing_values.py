@@ -17,7 +17,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
-from dp_pipeline.raw.values import cell_codes, missing
+from dp_pipeline.raw.values import cell_codes, find_missing
 from dp_pipeline_tests.config.declarations import declaration, loaded
 from dp_pipeline_tests.raw.written import KEY, ingested, prepared_snapshot, written_spec
 
@@ -161,7 +161,7 @@ CELLS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x"
 def test_missingness_depends_on_the_value_only(cells, at):
     def is_missing(some):
         column = pa.chunked_array([pa.array(some, pa.string())])
-        return missing(column, ("?", "-1")).tolist()
+        return find_missing(column, ("?", "-1")).tolist()
 
     assert is_missing(cells) == is_missing(cells[:at]) + is_missing(cells[at:])
     assert is_missing(cells) == [cell is None or cell.strip() in ("", "?", "-1") for cell in cells]
@@ -181,13 +181,13 @@ def test_missing_numbers_agree_as_numbers_and_texts(values, words):
     # What a column of objects becomes: no point in a whole number, NaN is no value.
     texts = [None if isnan(value) else str(value).removesuffix(".0") for value in values]
     written = pa.chunked_array([pa.array(texts, pa.string())])
-    assert missing(written, words).tolist() == missing(stored, words).tolist()
+    assert find_missing(written, words).tolist() == find_missing(stored, words).tolist()
 
 
 def test_only_declared_words_are_missing_numbers():
     column = pa.chunked_array([pa.array(["nan", "x", "1_0", "10", "?", " 1e1 "])])
-    assert missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
-    assert missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
+    assert find_missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
+    assert find_missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
 
 
 def test_all_stages_read_files_with_comments_and_gaps(tmp_path):

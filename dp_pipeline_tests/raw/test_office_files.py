@@ -25,8 +25,8 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.config.source_parser import _is_encoding
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.first_rows import parse_first_rows
-from dp_pipeline.raw.prepare import discretized, normalized
-from dp_pipeline.raw.proposals import likely_encoding, proposed
+from dp_pipeline.raw.prepare import discretize, normalize
+from dp_pipeline.raw.proposals import likely_encoding, propose_fields
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import _RowReader, _Transcoded, unreadable_lines
 from dp_pipeline_tests.raw.written import KEY, written_spec
@@ -121,7 +121,7 @@ def test_rows_are_read_in_the_form_that_is_declared(tmp_path, name):
 
 
 def codes(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    return discretized(spec, normalized(spec, table, KEY))
+    return discretize(spec, normalize(spec, table, KEY))
 
 
 VISITS = """{day: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, format: "%d.%m.%Y"},
@@ -190,7 +190,7 @@ PROPOSALS = {
 @pytest.mark.parametrize("name", PROPOSALS)
 def test_a_draft_proposes_what_the_column_is(name):
     cells, expected = PROPOSALS[name]
-    proposal = proposed(SourceColumn("x", "text"), pa.chunked_array([cells])).proposal
+    proposal = propose_fields(SourceColumn("x", "text"), pa.chunked_array([cells])).proposal
     assert bool(proposal) == bool(expected)
     if expected == {"edges", "bounds"}:
         assert expected == proposal.keys() & {*expected, "bins"}

@@ -11,7 +11,7 @@ import pytest
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline_tests.config.declarations import declaration, written
 from dp_pipeline_tests.postgres_server import PostgresServer
@@ -285,7 +285,7 @@ def test_postgresql_dates_are_read_by_type(times, purpose, tmp_path):
     moment = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
     assert table.column("at").to_pylist() == [moment, None, None, None]
     assert table.column("clock").to_pylist()[0] == datetime(2026, 2, 1, 0, 30)
-    codes = discretized(spec, normalized(spec, table, KEY)).to_pydict()
+    codes = discretize(spec, normalize(spec, table, KEY)).to_pydict()
     # A fare of 10^300 is none as declared.
     assert codes["fare"] == [6, 10, 10, 10]
     assert codes["day"] == codes["at"] == codes["clock"] == [1, 12, 12, 12]

@@ -15,14 +15,20 @@ from dp_pipeline.config.encoding import INVALID
 from dp_pipeline.config.reading_parser import DEFAULT_READING
 from dp_pipeline.config.source import Source
 from dp_pipeline.config.yaml_text import Document, field_text
-from dp_pipeline.raw.proposals import MAX_CODES, MAX_LEVELS, neat_bounds, proposed, public_look
+from dp_pipeline.raw.proposals import (
+    MAX_CODES,
+    MAX_LEVELS,
+    neat_bounds,
+    propose_columns,
+    propose_fields,
+)
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
 
 X = SourceColumn("x", "unknown")
 
 
 def proposal(values: list[str | None]) -> SourceColumn:
-    return proposed(X, pa.chunked_array([pa.array(values, pa.string())]))
+    return propose_fields(X, pa.chunked_array([pa.array(values, pa.string())]))
 
 
 def attribute(column: SourceColumn) -> Attribute:
@@ -56,7 +62,7 @@ def test_no_row_of_public_texts_is_lost_under_what_is_proposed(values):
 @given(values=st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=1, max_size=40))
 def test_no_row_of_public_numbers_is_lost_under_what_is_proposed(values):
     column = pa.chunked_array([pa.array(values, pa.float64())])
-    proposal = proposed(X, column)
+    proposal = propose_fields(X, column)
     if proposal.proposal:
         assert_no_row_is_lost(attribute(proposal), column)
 
@@ -143,7 +149,7 @@ def test_public_look_covers_every_column(tmp_path):
     path.write_text("age,town\n1,a\n2,b\n30.5,a\n")
     kinds = {"age": "unknown", "odd": "unusable", "town": "unknown"}
     columns = [SourceColumn(*pair) for pair in kinds.items()]
-    rows, looked = public_look(Source("csv", str(path)), columns, name="toy")
+    rows, looked = propose_columns(Source("csv", str(path)), columns, name="toy")
     assert rows == 3
     proposals = {column.name: bool(column.proposal) for column in looked}
     assert proposals == {"age": True, "odd": False, "town": True}

@@ -14,7 +14,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.reading import Signs
 from dp_pipeline.export.arrow_tables import read_parquet
-from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validation_frames import row_frame
@@ -28,7 +28,7 @@ from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 def codes(spec: DatasetSpec, columns: dict[str, object] | pa.Table) -> dict[str, list[int]]:
     """Cell codes of the rows that stay."""
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
-    return discretized(spec, normalized(spec, table, KEY)).to_pydict()
+    return discretize(spec, normalize(spec, table, KEY)).to_pydict()
 
 
 def texts(*words: str | None) -> pa.ChunkedArray:

@@ -18,7 +18,7 @@ from dp_pipeline.config.domain import RowsOfPerson
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.source_specs import spec_of
@@ -73,8 +73,8 @@ def spec(tmp_path_factory):
 def prepared(spec: DatasetSpec, source: Source) -> Counter[tuple[Any, ...]]:
     """Prepared rows of a source, as a multiset."""
     spec = replace(spec, source=source)
-    stage = normalized(spec, read_source(spec), KEY)
-    rows = zip(stage.to_pylist(), discretized(spec, stage).to_pylist(), strict=True)
+    stage = normalize(spec, read_source(spec), KEY)
+    rows = zip(stage.to_pylist(), discretize(spec, stage).to_pylist(), strict=True)
     return Counter(tuple(value for stage in row for value in stage.values()) for row in rows)
 
 

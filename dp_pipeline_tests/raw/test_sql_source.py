@@ -17,7 +17,7 @@ from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import discretized, normalized
+from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import databases, read_source, sql
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.source_specs import spec_of
@@ -93,7 +93,7 @@ def test_numbers_of_sqlite_are_numbers_beside_texts_with_a_comma(tmp_path):
     source = f'{{kind: sql, database: "{url}", query: "SELECT fare FROM rides"}}'
     attributes = '{fare: {bounds: [0, 10], bins: 10, decimal: ","}}'
     spec = written_spec(tmp_path, attributes, source=source)
-    codes = discretized(spec, normalized(spec, read_source(spec), KEY)).to_pydict()
+    codes = discretize(spec, normalize(spec, read_source(spec), KEY)).to_pydict()
     assert codes == {"fare": [6, 6, 6]}
 
 

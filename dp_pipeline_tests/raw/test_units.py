@@ -27,7 +27,7 @@ from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import normalized, prepare, rows_as_declared
+from dp_pipeline.raw.prepare import normalize, prepare, rows_as_declared
 from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.raw.units import (
     OF_UNIT,
@@ -128,7 +128,7 @@ def keyed(homes: Sequence[Home], columns: dict[str, Any], *, as_text: bool) -> p
 
 
 def counter_of(spec: DatasetSpec, table: pa.Table) -> PartsCounter:
-    units = normalized(spec, table, KEY)
+    units = normalize(spec, table, KEY)
     codes = {name: units.column(name).to_numpy() for name in units.column_names}
     counter = MemoryCounter(spec.counted_domain, coordinates={}, codes=codes, rows=units.num_rows)
     return PartsCounter(counter, spec.domain)
@@ -216,7 +216,7 @@ def test_two_sources_give_the_codes_of_one_flat_table(units, parts):
     rows = [(units[home], age, sex) for home, (_, age, sex) in parts]
     columns = {name: [row[i] for row in rows] for i, name in enumerate(("region", "age", "sex"))}
     flat = keyed([home for home, _ in parts], columns, as_text=False)
-    both_codes = [normalized(*each, KEY).to_pylist() for each in ((TWO, joined), (FLAT, flat))]
+    both_codes = [normalize(*each, KEY).to_pylist() for each in ((TWO, joined), (FLAT, flat))]
     with_parts = [row for row in both_codes[0] if row[SIZE] > 0]
     one_more = [row | {SIZE: row[SIZE] + 1} for row in both_codes[1]]
     in_order = [sorted(rows, key=repr) for rows in (with_parts, one_more)]

@@ -16,7 +16,7 @@ from dp_pipeline.config.database import database_name, database_url
 from dp_pipeline.config.draft import SourceColumn
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import Source
-from dp_pipeline.raw.proposals import first_look, likely_delimiter
+from dp_pipeline.raw.proposals import likely_delimiter, read_schema
 
 SECRET = "90210777"
 
@@ -41,7 +41,7 @@ def csv(path: Path, text: str | bytes, **options: object) -> Source:
 
 
 def test_csv_gives_names_and_no_types(tmp_path):
-    actual = first_look(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
+    actual = read_schema(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
     assert actual == (SourceColumn("age", "unknown"), SourceColumn("home town", "unknown"))
 
 
@@ -54,7 +54,7 @@ def test_no_row_of_a_csv_file_changes_its_columns(rows_before, rows_after, tmp_p
     """Not even one that is broken: rows are not read."""
     folder = tmp_path_factory.mktemp("rows")
     actual = [
-        first_look(csv(folder / "a.csv", b"\n".join([b"age;town", *rows]), delimiter=";"))
+        read_schema(csv(folder / "a.csv", b"\n".join([b"age;town", *rows]), delimiter=";"))
         for rows in (rows_before, rows_after)
     ]
     assert actual[0] == actual[1]
@@ -65,7 +65,7 @@ def test_no_row_of_a_csv_file_changes_its_columns(rows_before, rows_after, tmp_p
 def test_truncated_file_still_has_columns(tmp_path):
     rows = b"".join(b"%d,%d\n" % (n * n, n**3) for n in range(200_000))
     whole = gzip.compress(b"age,town\n" + rows)
-    actual = first_look(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
+    actual = read_schema(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
     assert list(kinds(actual)) == ["age", "town"]
 
 
@@ -83,7 +83,7 @@ def test_truncated_file_still_has_columns(tmp_path):
 )
 def test_odd_first_line_is_refused_unquoted(text, named, tmp_path):
     with pytest.raises(SourceError) as caught:
-        first_look(csv(tmp_path / "a.csv", text))
+        read_schema(csv(tmp_path / "a.csv", text))
     assert named in str(caught.value)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
@@ -91,7 +91,7 @@ def test_odd_first_line_is_refused_unquoted(text, named, tmp_path):
 
 def test_with_a_declared_header_nothing_is_read_at_all(tmp_path):
     source = Source("csv", str(tmp_path / "absent.csv"), header=("age", "town"))
-    assert list(kinds(first_look(source))) == ["age", "town"]
+    assert list(kinds(read_schema(source))) == ["age", "town"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_likely_delimiter_cuts_the_first_line_most(line, delimiter, tmp_path):
 def test_parquet_types_decide_whatever_the_rows(rows, tmp_path):
     table = pa.table({field.name: pa.nulls(rows, field.type) for field in TYPES}, TYPES)
     pq.write_table(table, tmp_path / "a.parquet")
-    actual = first_look(Source("parquet", str(tmp_path / "a.parquet")))
+    actual = read_schema(Source("parquet", str(tmp_path / "a.parquet")))
     expected = ["whole number", "number", "text", "text", "boolean", "unknown", "timestamp"]
     assert list(kinds(actual).values()) == [*expected, "unusable", "unusable"]
     assert [column.type for column in actual[-3:]] == ["timestamp", "decimal128", "list"]
@@ -121,7 +121,7 @@ def kinds(columns: Sequence[SourceColumn]) -> dict[str, str]:
 def test_of_a_folder_the_first_part_speaks(tmp_path):
     for name, column in (("b.parquet", "late"), ("a.parquet", "age"), ("_a.parquet", "own")):
         pq.write_table(pa.table({column: [1]}), tmp_path / name)
-    assert list(kinds(first_look(Source("parquet", str(tmp_path))))) == ["age"]
+    assert list(kinds(read_schema(Source("parquet", str(tmp_path))))) == ["age"]
 
 
 @pytest.mark.parametrize("name", ["absent.parquet", "text.parquet", "empty"])
@@ -129,7 +129,7 @@ def test_what_is_no_parquet_is_refused_in_one_line(name, tmp_path):
     (tmp_path / "text.parquet").write_text(SECRET)
     (tmp_path / "empty").mkdir()
     with pytest.raises(SourceError, match=r"expected .*parquet.*, got") as caught:
-        first_look(Source("parquet", str(tmp_path / name)))
+        read_schema(Source("parquet", str(tmp_path / name)))
     assert SECRET not in str(caught.value)
 
 
@@ -145,14 +145,14 @@ def database(tmp_path):
 
 def test_of_sqlite_a_query_has_names_and_no_types(database):
     source = Source("sql", f"sqlite:///{database}", query="SELECT age, town AS place FROM rides")
-    assert first_look(source) == (SourceColumn("age", "unknown"), SourceColumn("place", "unknown"))
+    assert read_schema(source) == (SourceColumn("age", "unknown"), SourceColumn("place", "unknown"))
 
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM rides", "SELECT * FROM walks"])
 def test_failing_query_is_refused_without_driver_words(query, database):
     expected = "expected a database that answers one SELECT, got a (column|table) that is not there"
     with pytest.raises(SourceError, match=expected) as caught:
-        first_look(Source("sql", f"sqlite:///{database}", query=query))
+        read_schema(Source("sql", f"sqlite:///{database}", query=query))
     assert caught.value.__context__ is None
 
 
@@ -163,7 +163,7 @@ def test_column_types_of_a_postgresql_query_are_read(postgres_url, monkeypatch):
         "now() AS start, '{1}'::int[] AS tags, '3'::money AS price"
     )
     location = database_name(database_url(postgres_url))
-    actual = first_look(Source("sql", location, needs="RIDES_DATABASE", query=query))
+    actual = read_schema(Source("sql", location, needs="RIDES_DATABASE", query=query))
     expected = ["whole number", "number", "text", "boolean", "timestamp", "unusable", "unusable"]
     assert list(kinds(actual).values()) == expected
 
@@ -174,7 +174,7 @@ def test_unclosed_quote_makes_no_name_of_rows(tmp_path, end):
     lines = ['id,"age,sex', f"1,44,{SECRET}", '2,33,f"', "3,1,m", ""]
     path.write_bytes(end.join(lines).encode())
     with pytest.raises(SourceError, match="of several lines") as refusal:
-        first_look(Source("csv", str(path)))
+        read_schema(Source("csv", str(path)))
     assert SECRET not in str(refusal.value)
 
 
