@@ -64,7 +64,7 @@ def macro_auc(scores: FloatArray, target: IntArray) -> float:
 
 @dataclass(frozen=True)
 class ClassAuc:
-    """The mean AUC of each present label against the others, with its gradient by the counts.
+    """The AUC of each label with rows against the others, averaged, and its gradient by the counts.
 
     value      in 0..1 for exact counts; NaN if all rows have one label, or there are none
     gradient   (classes, labels): change of ``value`` by one more row in a class with a label
@@ -77,7 +77,7 @@ class ClassAuc:
     def of(cls, counts: IntArray, scores: FloatArray) -> Self:
         """Return the AUC of rows whose class determines their score; it equals ``macro_auc``.
 
-        counts   (classes, labels) rows; noisy ones may be negative
+        counts   (classes, labels) number of rows; noisy ones may be negative
         scores   (classes, labels) score of each label for a row of the class
 
         >>> counts = np.array([[2, 0], [1, 1]])
@@ -119,7 +119,11 @@ def _one_label(counts: IntArray, scores: FloatArray, label: int) -> ClassAuc:
 
 
 def _half_ranks(scores: FloatArray, rows: IntArray) -> IntArray:
-    """Return twice the number of rows with lower scores plus that with equal ones, (classes,)."""
+    """Return 2 · the number of rows with lower scores + the number with equal ones, for each class
+    (classes,).
+
+    rows   (classes,) number of rows of each class
+    """
     values, places = np.unique(scores, return_inverse=True)
     rows_by_value = np.zeros(len(values), dtype=np.int64)
     np.add.at(rows_by_value, places, rows)
@@ -132,10 +136,10 @@ ClassTable = NDArray[Any]
 
 
 def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]) -> IntArray:
-    """Return the number of rows of every class in every cluster.
+    """Return the number of rows of every class in every cluster (classes, clusters).
 
-    classes    (N,) in 0..shape[0] − 1
-    clusters   (N,) in 0..shape[1] − 1
+    classes    (N,) class of each row, in 0..shape[0] − 1
+    clusters   (N,) cluster of each row, in 0..shape[1] − 1
 
     >>> class_table(np.array([0, 0, 1]), np.array([1, 1, 0]), shape=(2, 2)).tolist()
     [[0, 2], [1, 0]]
@@ -146,7 +150,8 @@ def class_table(classes: IntArray, clusters: IntArray, *, shape: tuple[int, int]
 
 
 def f_measure(table: ClassTable) -> float:
-    """Return the F-measure with β = 1, of every class against the cluster that fits it best.
+    """Return the F-measure with β = 1 of every class and the cluster that fits it best, averaged
+    over rows.
 
     F = Σ_i (n_i/N) max_j F(i, j), F(i, j) = 2PR/(P + R) = 2 n_ij/(n_i + n_j) with precision
     P = n_ij/n_j and recall R = n_ij/n_i. It is in 0..1, and 1 where classes and clusters are equal;
@@ -171,8 +176,9 @@ def f_measure(table: ClassTable) -> float:
 def adjusted_rand(table: ClassTable) -> float:
     """Return the adjusted Rand index: the agreement on pairs of rows, corrected for chance.
 
-    It is 1 for equal sets, about 0 for independent ones, and negative for less agreement; 1 also
-    where sets of these sizes always agree: one class and one cluster, or every row alone in both.
+    It is 1 if classes and clusters are equal, about 0 if they are independent, and negative for
+    less agreement; 1 also where these sizes always agree: one class and one cluster, or every row
+    alone in both.
     NaN for no rows. DeclarationError for an invalid table.
 
     Source: Hubert, Arabie, "Comparing partitions", Journal of Classification, 1985.

@@ -55,7 +55,9 @@ class LinearClassifier:
         return self.totals(codes, rows=rows) > 0
 
     def totals(self, codes: Codes, *, rows: int) -> IntArray:
-        """Return the weighted sum of each row (rows,), larger for likelier positive rows."""
+        """Return for each row the sum of its weights and the intercept, in 1/256 (rows,).
+
+        It is above 0 for rows that are predicted as positive."""
         total = np.full(rows, self.intercept, dtype=np.int64)
         for name, weights in zip(self.columns, self.weights, strict=True):
             total += np.array(weights, dtype=np.int64)[codes[name]]
@@ -65,7 +67,9 @@ class LinearClassifier:
 def train(
     method: Method, codes: Codes, answers: Answers, sizes: Mapping[str, int]
 ) -> LinearClassifier:
-    """Return a classifier fitted on the one-hot bits of codes.
+    """Return a classifier of positive rows, fitted on the one-hot bits of codes.
+
+    sizes   attribute → number of its codes
 
     ``svm``        support vectors with a linear kernel and squared hinge loss, C = 1 (LIBLINEAR);
                    the papers' radial kernel takes minutes a target, and on Adult misclassifies as
@@ -112,13 +116,15 @@ def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answe
 def predict_attribute(
     method: Method, training: Codes, tested: Codes, attribute: str, sizes: Mapping[str, int]
 ) -> tuple[float, float]:
-    """Return accuracy and AUC of classifiers that predict one attribute from all others.
+    """Return accuracy and AUC, on tested rows, of the prediction of one attribute from all others.
 
     training, tested   two tables with the same attributes, to learn from and to test on
+    sizes              attribute → number of its levels
 
-    One classifier for each level against the rest, for two levels only one; the level with the
-    largest sum is predicted, and the AUC is ``macro_auc`` of the sums. A level without training
-    rows is never predicted. NaN without tested rows; the AUC also if all have one level.
+    A linear classifier is trained for each level against the rest, for two levels only one. The
+    level with the largest of their ``totals`` is predicted; the AUC is ``macro_auc`` of these. A
+    level without training rows is never predicted. Both are NaN without tested rows; the AUC also
+    if all have one level.
 
     >>> table = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 0, 1, 1])}
     >>> predict_attribute("logistic", table, table, "b", {"a": 2, "b": 2})
@@ -146,7 +152,8 @@ def predict_attribute(
 
 
 def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
-    """Return row numbers split at random into four fifths for training and one fifth for testing.
+    """Return the numbers 0..rows − 1 split at random into four fifths for training and one fifth
+    for testing, each ascending.
 
     >>> learn, test = split_rows(10, seed=0)
     >>> len(learn), len(test), sorted([*learn.tolist(), *test.tolist()]) == list(range(10))
@@ -206,7 +213,8 @@ def scores(
     features: Features,
     classes: int,
 ) -> FloatArray:
-    """Return the score of each class for rows, (rows, classes), after training on labelled rows.
+    """Train a classifier on labelled rows; return the score of each class for other rows (rows,
+    classes).
 
     ``logistic``     probabilities of logistic regression, C = 1, at most 1000 steps
     ``class_rate``   rates of the classes among learned rows with equal features, to which one row
@@ -269,7 +277,7 @@ def _require_matching(
 
 
 def _group_equal_rows(features: Features) -> IntArray:
-    """Return the number of the group of equal rows that each row belongs to, (n,)."""
+    """Return the group of each row, numbered from 0, where equal rows are one group (n,)."""
     with np.errstate(invalid="ignore"):
         small = features.astype(np.uint8)
     if np.array_equal(small, features):
@@ -280,9 +288,10 @@ def _group_equal_rows(features: Features) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Learned:
-    """The different rows on which a classifier is trained, weighted by their number.
+    """The distinct pairs of features and class on which a classifier is trained.
 
-    width   scikit-learn's ``gamma="scale"`` of all rows
+    weights   number of rows of each pair
+    width     scikit-learn's ``gamma="scale"`` of all rows
     """
 
     features: FloatArray
@@ -311,7 +320,8 @@ class _Learned:
 def _solved_scorer(
     scorer: Scorer, rows: _Learned, features: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Return the codes of the classes in the training rows, and their scores for every row."""
+    """Train a scorer on rows; return the classes that these have, ascending, and the score of each
+    for the rows of ``features`` (rows, classes)."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.svm import SVC
@@ -329,9 +339,10 @@ def _solved_scorer(
 
 
 def stratified_folds(target: IntArray, folds: int, *, seed: int) -> IntArray:
-    """Return a random fold of every row (n,), 0..folds − 1, with equal sizes in each class.
+    """Return a random fold of every row (n,), 0..folds − 1, so that folds have equally many rows of
+    each class.
 
-    Sizes differ by at most one row, in each class and in total.
+    Their sizes differ by at most one row, in each class and in total.
 
     >>> folds = stratified_folds(np.array([0, 1, 0, 1, 0, 0]), 2, seed=0)
     >>> np.bincount(folds).tolist(), np.bincount(folds[[1, 3]]).tolist()

@@ -34,8 +34,9 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
 
 
 def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
-    """Return the index (N,) of the centre (k, d) nearest to each point (N, d); DeclarationError for
-    other shapes and for no centre."""
+    """Return the index of the centre (k, d) nearest to each point (N, d), as (N,).
+
+    DeclarationError for other shapes and for no centre."""
     if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
         raise DeclarationError(
             "The points and centres must be tables with equal numbers of columns, not of "
@@ -57,7 +58,8 @@ def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
 
 
 def rcp(*, reference: float, candidate: float) -> float:
-    """Return the relative clustering performance: by what percentage the candidate's NICV is lower.
+    """Return the relative clustering performance: by how many percent the NICV ``candidate`` is
+    below the NICV ``reference``, negative if it is above.
 
     RCP = 100 · (NICV_reference − NICV_candidate) / NICV_reference; NaN if the
     reference is 0 or NaN. Source: Zhang, Cheng, "Differential privacy clustering

@@ -142,7 +142,7 @@ def entropy_labels(classes: EquivalenceClasses) -> float:
 
 
 def recursive_c(classes: EquivalenceClasses, *, diversity: int) -> float:
-    """Return the greatest c that violates recursive (c,l)-diversity; it holds for every larger c.
+    """Return the largest c that violates recursive (c,l)-diversity, which holds for every larger c.
 
     diversity   l, at least 1
 
@@ -183,11 +183,11 @@ _CELLS_A_BLOCK = 1 << 22  # pairs of rows that are compared in one array
 
 
 def containment_k(bits: NDArray[Any]) -> int:
-    """Return the largest k such that the ones of every row are also ones of at least k rows.
+    """Return the largest k such that for every row at least k rows have all the ones of that row.
 
     bits   (n, m) of 0 and 1, or truth values
 
-    A row counts for its own k. The result is never less than the k of k-anonymity, as equal rows
+    A row counts itself. The result is never less than the k of k-anonymity, as equal rows
     contain each other, and often far more, as rows with more ones count too. So it is **not**
     k-anonymity: somebody who also knows zeros of a row finds it among fewer. It is n without
     columns, 0 without rows. DeclarationError for anything but 0 and 1.
@@ -281,7 +281,7 @@ class DisclosureReport:
     containment_k: float
 
     def facts(self) -> dict[str, float]:
-        """Return the measures by name; a number may be infinite or NaN."""
+        """Return all fields as floats by name; they may be infinite or NaN."""
         return {name: float(value) for name, value in asdict(self).items()}
 
 
@@ -300,7 +300,7 @@ def disclosure_report(
     target    (n,) codes of the sensitive label, in 0..labels − 1
     ordered   whether the labels ascend with their codes
     k         promised k; 0 and 1 are no promise
-    bits      whether 0 and 1 mean no and yes, as containment requires
+    bits      whether codes 0 and 1 mean no and yes: only then ``containment_k`` is computed
 
     Without columns all rows are one class. DeclarationError for an invalid table of codes.
 

@@ -56,10 +56,12 @@ def _are_codes(codes: NDArray[Any]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class EquivalenceClasses:
-    """The equivalence classes of a table, with their rows by label.
+    """The equivalence classes of a table, with the number of their rows by label.
 
-    sizes    (classes,) rows of every class
-    totals   (labels,) rows of every label
+    An entry is a class and a label that some of its rows have.
+
+    sizes    (classes,) number of rows of every class
+    totals   (labels,) number of rows of every label
     starts   (classes,) first entry of each class
     groups, labels, counts   (entries,) class, label and number of rows, at least 1, ascending by
              class and then by label
@@ -111,17 +113,17 @@ class EquivalenceClasses:
 
     @property
     def shares(self) -> FloatArray:
-        """The share of the entry's label in its class (entries,), above 0."""
+        """The share of each entry's label among the rows of its class (entries,), above 0."""
         return np.asarray(self.counts / self.sizes[self.groups])
 
     @property
     def overall(self) -> FloatArray:
-        """The share of every label in the whole table (labels,)."""
+        """The share of every label in the whole table (labels,); 0 for no rows."""
         return np.asarray(self.totals / max(1, self.rows))
 
     @property
     def labels_of_class(self) -> IntArray:
-        """The number of different labels in every class (classes,)."""
+        """The number of different labels that the rows of every class have (classes,)."""
         return np.bincount(self.groups, minlength=len(self))
 
 

@@ -20,7 +20,7 @@ MOST_PLACES = 2000
 
 
 def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
-    """Return sets of k attributes to average over: all, or a sample seeded by their names.
+    """Return sets of k of the attributes: all, or a sample whose seed is made of k and the names.
 
     There are at most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets,
     drawn uniformly; () for fewer than k attributes.

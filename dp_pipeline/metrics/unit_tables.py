@@ -51,12 +51,12 @@ class UnitTables:
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """The weight of each row (rows,) in tables where each unit counts once."""
+        """The weight of each row where a unit counts once: 1 / rows of the unit (rows,)."""
         return np.asarray(1 / self._row_counts)
 
     @property
     def units(self) -> Codes:
-        """The codes (units,) of each attribute of units, and of their size."""
+        """The codes of all units (units,) for each attribute of units, their size included."""
         return {
             name: codes[self._firsts]
             for name, codes in self.codes.items()
@@ -65,15 +65,16 @@ class UnitTables:
 
     @property
     def parts(self) -> Codes:
-        """The codes (parts,) of each attribute of parts and of their units."""
+        """The codes of all parts (parts,) for each attribute of parts, and of their units."""
         is_part = self._sizes > 0
         return {name: codes[is_part] for name, codes in self.codes.items()}
 
     def pair_counts(self, name: str) -> IntArray:
-        """Return the number of pairs of parts by their unit's size and both codes, (sizes, k, k).
+        """Return the number of pairs of parts of one unit by the unit's size and by the codes of
+        both parts for an attribute (sizes, codes, codes).
 
-        Parts in order: the axes are the earlier and the later of two successive parts. Else each
-        pair is counted once, with the smaller code first.
+        Parts in order: only successive parts are pairs, the earlier first. Else all are, each
+        counted once with the smaller code first.
 
         >>> from dp_pipeline.config.domain import Attribute
         >>> from dp_pipeline.config.encoding import Levels
