@@ -113,7 +113,9 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def windows(self) -> tuple[str, ...]:
-        """The time windows that the release covers, oldest first; DeclarationError for too few."""
+        """The time windows that the release covers, oldest first.
+
+        DeclarationError if too few windows come before the last one."""
         if self.span == 1:
             return self.spec.blocks
         try:

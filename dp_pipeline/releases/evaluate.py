@@ -170,7 +170,7 @@ _VERSION = 3
 
 
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
-    """Return the quality numbers of all releases of the current snapshot.
+    """Return the quality numbers of those releases whose snapshot is the current one.
 
     Of sensitive rows these are paid numbers only; exact ones go to a private file in the raw store.
 

@@ -26,7 +26,7 @@ REMEDIES = "raise ε, declare fewer columns or coarser bins"
 class PairForecast:
     """The pairs of attributes that one release is expected to measure.
 
-    rows   expected number of rows
+    rows   ``nominal_rows`` of the data set
     """
 
     release: EpsilonRelease

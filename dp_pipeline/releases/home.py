@@ -67,12 +67,14 @@ class Home:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The five folders above, which only their owner may enter."""
+        """The folders of rows, releases, evaluations, reports and ledger; only the owner enters."""
         return self.raw, self.released, self.internal, self.reports, self.ledger_folder
 
     @property
     def ledger(self) -> Ledger:
-        """The privacy ledger of this project; DeclarationError for a missing or invalid address."""
+        """The privacy ledger of this project.
+
+        DeclarationError for an invalid address, or for none if the ledger is on a server."""
         folder = self.ledger_folder
         if self.database is not None:
             from dp_pipeline.ledger.postgres import PostgresStore

@@ -116,7 +116,8 @@ class NoisyDrawing(Drawing):
         """Raise AnswersLost unless the rows are those with which the release was started.
 
         One charge pays for answers about one data set: answers about two may reveal nearly twice as
-        much. OtherQuestion where the charge does not name the rows.
+        much. OtherQuestion where the charge does not name the rows; Damaged if other rows are a
+        stored table that was changed, which can be put back.
         """
         facts = {} if spec.reserved is None else spec.reserved.facts
         if ROWS not in facts:

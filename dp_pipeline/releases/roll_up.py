@@ -185,7 +185,9 @@ def _bundle(release: EpsilonRelease) -> Bundle:
 
 
 def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None:
-    """Return the sum of the tables over ``names``; None if a window lacks it or groups differ."""
+    """Return the sum of the tables over ``names``, with the sum of their variances.
+
+    None if a window has no such table, or has other groups of levels."""
     marginals = [window.of_names(names) for window in windows]
     # A table of one attribute is over its levels, whatever groups tables of several are over.
     grouped = names if len(names) > 1 else ()

@@ -90,7 +90,7 @@ def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) 
 def _require_alike(
     spec: DatasetSpec, other: DatasetSpec, names: tuple[str, ...], where: str
 ) -> None:
-    """Raise DeclarationError unless codes have the same meaning in both data sets."""
+    """Raise DeclarationError unless some attributes have the same cells in both data sets."""
     for name in names:
         attribute, fault = spec.domain[name], "no such attribute is declared there"
         if name in other.domain.names:

@@ -163,7 +163,7 @@ class Accountant:
         return self.epsilon - self.spent
 
     def cost(self, spend: Spend) -> Fraction:
-        """Return a spend's cost in the budget's currency; BoundaryViolation for a ρ in one of ε."""
+        """Return a charge in the budget's currency; BoundaryViolation for ρ in a budget of ε."""
         if spend.currency == self.currency.name:
             return spend.epsilon
         if self.currency == PURE:

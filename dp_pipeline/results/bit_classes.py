@@ -108,7 +108,7 @@ class BitClasses:
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[int, ...]]:
-        """The group of each level by attribute, where levels with equal answers share a group."""
+        """Attribute with bits → the group of each level; levels with equal answers share one."""
         groups = {}
         for name in dict.fromkeys(bit.attribute for bit in self.bits):
             size = self.domain[name].size

@@ -163,7 +163,7 @@ class Bundle:
 
     @property
     def caveat(self) -> str:
-        """A sentence on why the requested ε does not hold for the release; empty if it does."""
+        """A phrase on why the requested ε does not hold for the release; empty if it does."""
         reason = self.facts.get("reason", "")
         if not self.is_dp:
             return f"not differentially private: {reason}"

@@ -63,7 +63,7 @@ class ClassPromise:
         return self.beta * self.classes
 
     def claims(self) -> dict[str, np.ndarray]:
-        """Return a table with one row for each claim, and whether it is promised."""
+        """Return a table with a row for each claim: its text, and whether it is promised."""
         few = f"fewer than {self.k} {'rows' if self.rows == 1 else 'persons'}"
         beta, most = f"{float(self.beta):g}", f"{float(self.most_small):.4g}"
         claims = (

@@ -150,7 +150,7 @@ class Grouping:
 
     @cached_property
     def group_of_level(self) -> IntArray:
-        """``groups`` as an array (levels,)."""
+        """The group of every level, as an array (levels,)."""
         return np.array(self.groups, dtype=np.int64)
 
     def summed(self, values: FloatArray | IntArray) -> FloatArray:

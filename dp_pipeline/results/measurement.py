@@ -107,6 +107,8 @@ class NoisyCounts:
     def noise_distance(self, rows: float) -> tuple[float, float]:
         """Return the mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise.
 
+        rows   number by which counts are divided
+
         For a sum of m Laplace numbers of scale b, E|x| = b · 2m · C(2m, m)/4^m.
 
         >>> mean, spread = NoisyCounts(("a",), np.zeros(2, dtype=int), 2**0.5).noise_distance(10)

@@ -151,7 +151,10 @@ def _rounded(
 def _sample_integers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> IntArray:
-    """Return integers in [edge, next edge) of each code; the last bin includes its upper edge."""
+    """Return a random integer in [edge, next edge) of each code; the last bin has both edges.
+
+    A bin without an integer gives the nearest one inside the bounds. ``pieces`` are those of
+    ``_sample_numbers``."""
     edges = np.asarray(bins.edges)
     low, high = edges[:-1], edges[1:]
     ends = np.ceil(low), np.append(np.ceil(high[:-1]) - 1, np.floor(high[-1]))
@@ -290,8 +293,8 @@ class SyntheticTable:
     def _is_counted(self, attributes: Names) -> NDArray[np.bool_]:
         """Return the mask (rows,) of the rows that count in tables of some attributes.
 
-        Where units have parts and all attributes are of units, only the first row of each unit
-        counts; for other attributes every row that is a part."""
+        Without parts these are all rows. Where units have parts, it is the first row of each unit
+        if all attributes are of units, and otherwise every row that is a part."""
         parts, is_counted = self.domain.parts, np.ones(len(self.codes), dtype=np.bool_)
         if parts is not None and {*parts.attributes}.isdisjoint(attributes):
             is_counted[:] = False
