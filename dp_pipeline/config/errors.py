@@ -52,7 +52,7 @@ def one_of(names: Iterable[str], got: str) -> str:
 
 
 def did_you_mean(got: str, names: Iterable[str]) -> str:
-    """Return the nearest name as the end of an error message; empty if no name is near.
+    """Return the end of an error message that proposes the nearest name; empty if none is near.
 
     >>> did_you_mean("Trip", ["rides", "trips"])
     ': did you mean trips?'
@@ -125,7 +125,7 @@ class UnknownFormat(PipelineError):
 
 
 class OtherQuestion(PipelineError):
-    """Raised when the next stored answer belongs to another question."""
+    """Raised when the next stored answer belongs to another question than the current one."""
 
 
 class BoundaryViolation(PipelineError):
@@ -185,7 +185,7 @@ def _remedy(purpose: str, limit: str) -> str:
 
 
 def float_text(value: Fraction) -> str:
-    """Return a δ as text, with three digits.
+    """Return a δ as text, with three significant digits.
 
     >>> float_text(Fraction(1, 10**9)), float_text(Fraction(0))
     ('1e-09', '0')

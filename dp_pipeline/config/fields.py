@@ -80,7 +80,7 @@ class Scalar:
     got: str = ""
 
     def read(self, text: object) -> Any:
-        """Return the value that a text stands for; FieldError for any other value."""
+        """Return the value that ``parse`` gives for a text; FieldError for None or no text."""
         if not isinstance(text, str):
             raise FieldError("one value", kind_of(text))
         if text == TODO:
@@ -107,7 +107,10 @@ def text_that(
     *,
     got: str = "",
 ) -> Scalar:
-    """Return the type of texts that pass a test."""
+    """Return the type of single texts that pass the test ``is_good``.
+
+    got   text that a message shows in place of a wrong one that may hold a password
+    """
     return Scalar(lambda text: text if is_good(text) else None, expected, schema, got)
 
 
@@ -164,7 +167,7 @@ Epsilon = Annotated[Fraction, Scalar(parse_epsilon, "ε", _EPSILON)]
 
 
 def require_list(value: object) -> list[Any]:
-    """Return a value unchanged if it is a list; FieldError otherwise."""
+    """Return ``value`` if it is a list; FieldError otherwise, and for several ``TODO`` in it."""
     if value == TODO:
         raise open_decision()
     if not isinstance(value, list):
@@ -184,7 +187,7 @@ def _require_values(value: object) -> list[Any]:
 
 
 def require_mapping(value: object) -> dict[str, Any]:
-    """Return a value unchanged if it is a mapping, {} if it is empty; FieldError otherwise."""
+    """Return ``value`` if it is a mapping, {} for an empty text; FieldError otherwise."""
     if value == "":
         return {}
     if not isinstance(value, dict):
@@ -280,7 +283,7 @@ def _shape(field: FieldInfo) -> str:
 
 @contextmanager
 def below(*field: str | int) -> Iterator[None]:
-    """Add ``field`` in front of the field of an error that the block raises."""
+    """Run the block, and put ``field`` in front of the place that its FieldError names."""
     try:
         yield
     except FieldError as error:
@@ -290,7 +293,7 @@ def below(*field: str | int) -> Iterator[None]:
 
 @contextmanager
 def locate_errors(document: Document) -> Iterator[None]:
-    """Turn the block's first error into a DeclarationError with file, line and field."""
+    """Run the block, and turn its first error into a DeclarationError with file, line and field."""
     try:
         yield
     except ValidationError as error:

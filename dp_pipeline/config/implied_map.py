@@ -17,7 +17,11 @@ Codes = tuple[int, ...]
 
 
 def implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
-    """Return finer code → coarser codes that go with it; {} if declarations do not imply them."""
+    """Return code of ``fine`` → codes of ``coarse`` that can occur with it in a row.
+
+    {} if the declarations of both do not imply them. The level ``other`` and missing values of
+    ``fine`` have no entry.
+    """
     maps = (_map_of_bins, _map_of_prefixes, _map_of_values)
     return next((found for map_ in maps if (found := map_(fine, coarse))), {})
 
@@ -67,7 +71,7 @@ def _map_of_prefixes(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
 
 
 def _cell_of(attribute: Attribute, text: str) -> Codes:
-    """Return the code that a text in a row gets; empty if its row is dropped."""
+    """Return, in a tuple, the code that a text in a row gets; () if its row is dropped."""
     if not isinstance(attribute.cells, Levels):
         return ()
     levels, text = attribute.cells.values, text.strip()

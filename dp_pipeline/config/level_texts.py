@@ -20,7 +20,7 @@ MAX_FILE_BYTES = 1 << 23
 
 
 def level_texts(value: object) -> object:
-    """Return the texts of a list or a range of levels; [] for ``discover``.
+    """Return the levels of a list, or of a range such as 0..15, as texts; [] for ``discover``.
 
     Any value that is no text or list stays as it is. FieldError for an empty list or wrong range.
     """
@@ -49,7 +49,7 @@ LEVELS = WithJsonSchema({"anyOf": [_LIST, _RANGE, _FILE, DISCOVERED]})
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a data set file's texts, with the lines of a file for each ``levels: {file: …}``.
+    """Return a data set file's texts, with each ``levels: {file: …}`` replaced by its lines.
 
     folder   folder of the data set file
 

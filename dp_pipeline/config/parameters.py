@@ -52,7 +52,10 @@ class Registry(UserDict[str, Entry]):
 def integer(
     default: int | None, *, at_least: int, at_most: int = 10**15, measuring: bool = False
 ) -> Any:
-    """Return a parameter field for an integer in at_least..at_most."""
+    """Return a dataclass field for a parameter that is an integer in at_least..at_most.
+
+    measuring   whether another value needs a new measurement, which is charged
+    """
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"\d{1,18}", text) else -1
@@ -61,52 +64,58 @@ def integer(
     return _parameter(default, parse, f"an integer in {at_least}..{at_most}", measuring)
 
 
-def share(default: Fraction, *, measuring: bool = True) -> Any:
-    """Return a parameter field for a decimal fraction strictly between 0 and 1."""
+def share(default: Fraction) -> Any:
+    """Return a dataclass field for a measuring parameter strictly between 0 and 1."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
         return value if 0 < value < 1 else None
 
-    return _parameter(default, parse, "a decimal number between 0 and 1", measuring)
+    return _parameter(default, parse, "a decimal number between 0 and 1")
 
 
-def decimal(
-    default: Fraction | None, *, at_least: int, at_most: int, measuring: bool = True
-) -> Any:
-    """Return a parameter field for a decimal fraction in at_least..at_most."""
+def decimal(default: Fraction | None, *, at_least: int, at_most: int) -> Any:
+    """Return a dataclass field for a measuring parameter: a decimal in at_least..at_most."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
         return value if at_least <= value <= at_most else None
 
-    return _parameter(default, parse, f"a decimal number in {at_least}..{at_most}", measuring)
+    return _parameter(default, parse, f"a decimal number in {at_least}..{at_most}")
 
 
-def names(*, measuring: bool = True) -> Any:
-    """Return a parameter field for attribute names; none means all suitable attributes."""
-    return _parameter((), lambda text: tuple(text.split()), "attribute names", measuring)
+def names() -> Any:
+    """Return a dataclass field for attribute names, a measuring parameter; () means all."""
+    return _parameter((), lambda text: tuple(text.split()), "attribute names")
 
 
 def choice(*words: str, measuring: bool = True) -> Any:
-    """Return a parameter field for a choice among words, the first by default."""
+    """Return a dataclass field for a parameter that is one of some words, the first by default.
+
+    measuring   whether another word needs a new measurement, which is charged
+    """
     expected = f"one of {', '.join(words)}"
     return _parameter(words[0], lambda text: text if text in words else None, expected, measuring)
 
 
 def variant() -> Any:
-    """Return a parameter field: ``sound``, or ``published``, which only benchmarks may use."""
+    """Return a dataclass field for a measuring parameter: ``sound`` or ``published``.
+
+    Only benchmarks may use ``published``.
+    """
     return choice("sound", "published")
 
 
-def _parameter(default: Any, parse: Callable[[str], Any], expected: str, measuring: bool) -> Any:
+def _parameter(
+    default: Any, parse: Callable[[str], Any], expected: str, measuring: bool = True
+) -> Any:
     return field(
         default=default, metadata={"parse": parse, "expected": expected, "measuring": measuring}
     )
 
 
 def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> ModelType:
-    """Return an object of the class ``model``, with parameters parsed from texts by name.
+    """Return an object of the class ``model``, whose parameters are parsed from name → text.
 
     of   name of the model, for messages
 
@@ -125,7 +134,7 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
 
 
 def texts_of(model: Any, *, measuring: bool) -> dict[str, str]:
-    """Return parameter → text, of those that change a measurement, or of the others; sorted."""
+    """Return parameter → text, sorted, of the measuring parameters of a model or of the others."""
     chosen = sorted(each.name for each in fields(model) if each.metadata["measuring"] is measuring)
     return {name: str(getattr(model, name)) for name in chosen}
 
@@ -144,7 +153,7 @@ def fact_text(texts: Mapping[str, str]) -> str:
 
 
 def fact_values(fact: str) -> dict[str, Parameter] | None:
-    """Return the parameters that ``fact_text`` wrote; None for any other text."""
+    """Return the parameters that ``fact_text`` wrote; None for a text that is no JSON object."""
     try:
         values = json.loads(fact)
     except (ValueError, RecursionError):

@@ -376,7 +376,7 @@ def _require_consistent(spec: DatasetSpec) -> None:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise FieldError if sensitive rows have no ceiling, or one below the price of all releases.
+    """Raise FieldError if sensitive rows have no ceiling, or one below ``cost_of_everything``.
 
     The ceiling of a benchmark is compared only if that has windows.
     """

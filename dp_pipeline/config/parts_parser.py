@@ -35,13 +35,13 @@ class PartsSection(fields.Section):
     attributes: Attributes
 
     def declared(self, name: str) -> Parts:
-        """Return the declared parts, under their name in the file."""
+        """Return the declared parts; ``name`` is their name in the file."""
         order, key = self.order or "", self.key or ""
         return Parts(name, tuple(self.attributes), self.at_most, order, key)
 
 
 def parts_of(sections: Mapping[str, PartsSection]) -> tuple[str, PartsSection]:
-    """Return the name and the section of the parts; FieldError unless there is exactly one."""
+    """Return (name, section) of the only parts; FieldError for several, or a wrong section."""
     got = ", ".join(sections)
     require(len(sections) == 1, "one kind of parts", got or "none", "parts")
     ((name, section),) = sections.items()
@@ -58,12 +58,11 @@ def parts_of(sections: Mapping[str, PartsSection]) -> tuple[str, PartsSection]:
 def source_of_parts(
     units: Source, name: str, section: PartsSection, folder: Path, *, is_release: bool
 ) -> Source:
-    """Return the source of units joined with that of their parts; FieldError if the two do not fit.
-
-    Parts without a source of their own are in the rows of ``units``, which is then returned as it
-    is.
+    """Return ``units`` with the source of its parts as ``parts``; unchanged if they have none.
 
     folder   folder of the data set file
+
+    FieldError for a source that cannot be joined: a download, a sample, or one read in place.
     """
     if section.source is None:
         return units
@@ -84,14 +83,13 @@ def source_of_parts(
 
 
 def domain_of_parts(domain: Domain, parts: Parts, key: str) -> Domain:
-    """Return the domain of parts, with the attributes of their unit and its size.
+    """Return the domain of rows that are parts: attributes of the unit, ``size``, those of a part.
 
     domain   all declared attributes
     key      column that names the unit
 
-    FieldError for attributes without cells, for ones that can never be missing though a value
-    varies within a unit, or a unit has no part, for ones that are the key, and for an order by
-    anything but a number or date of a part.
+    FieldError unless all attributes have declared cells and names and columns of their own, none
+    is the key, those that a row may lack can be missing, and ``order`` is a number or a date.
     """
     below_parts, names = ("parts", parts.name, "attributes"), domain.names
     twice = [name for name in parts.attributes if names.count(name) > 1]
@@ -126,9 +124,9 @@ def domain_of_parts(domain: Domain, parts: Parts, key: str) -> Domain:
 
 
 def empty_unit_constraints(parts: Parts, attributes: Iterable[Attribute]) -> tuple[Constraint, ...]:
-    """Return the constraints by which a unit without parts has no value of a part.
+    """Return, for each attribute of a part, the constraint that a unit without parts lacks it.
 
-    attributes   those of a part
+    () if every unit has a part.
     """
     return tuple(
         Constraint(

@@ -57,7 +57,10 @@ class SignsSection(fields.Section):
 
 
 def require_time_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Raise FieldError for a format that is wrong for ``kind``, which %H decides if it is None."""
+    """Raise FieldError for a wrong format of dates or times; None is no format, and right.
+
+    kind   None: ``timestamp`` for a format with %H, else ``date``
+    """
     if text is not None:
         kind = kind or ("timestamp" if "%H" in text else "date")
         mistake = format_mistake(text, kind)
@@ -158,7 +161,7 @@ class DeriveSection(SignsSection):
         return self
 
     def derived(self, reading: ReadingSection) -> Derived:
-        """Return the declared derivation; ``reading`` gives the default signs and time zone."""
+        """Return the declared derived column; ``reading`` has default signs, zone, format."""
         function, value = self._function, getattr(self, self._function)
         inputs = (value,) if isinstance(value, str) else tuple(value)
         format_ = self.format or reading.format or ""

@@ -142,7 +142,10 @@ class DiscoverSection(fields.Section):
     beta: Annotated[Fraction, fields.Scalar(parse_delta, "β", fields.NUMBER)] = BETA
 
     def declared(self, domain: Domain) -> Discover:
-        """Return the discovery's budget; FieldError if it or its δ is unneeded, or δ is missing."""
+        """Return the declared budget of a discovery.
+
+        FieldError if nothing is to be discovered, and for a δ without levels or levels without δ.
+        """
         open_ = [attribute for attribute in domain if attribute.undeclared is not None]
         require(open_, "an attribute with `discover` or `quantiles`", "no such attribute")
         texts = [each.name for each in open_ if each.undeclared and not each.undeclared.is_number]
@@ -256,7 +259,7 @@ class KAnonymitySection(fields.Section):
 
 
 def require_nominal(name: str, domain: Domain, *field: str) -> None:
-    """Raise FieldError unless an attribute has declared levels."""
+    """Raise FieldError, for the place ``field``, unless the attribute has declared levels."""
     nominal = [attribute.name for attribute in domain if isinstance(attribute.cells, Levels)]
     if name not in nominal:
         raise not_among(name, nominal, expected="an attribute with levels", field=field)

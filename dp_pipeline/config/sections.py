@@ -95,13 +95,13 @@ class Target:
         return tuple(sorted(levels.index(level) for level in self.positive))
 
     def inputs(self, attributes: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the attributes from which classifiers predict the target."""
+        """Return ``attributes`` but the target and those that classifiers must not see."""
         return tuple(name for name in attributes if name not in {self.attribute, *self.without})
 
     def classification_task(
         self, codes: Mapping[str, NDArray[Any]], domain: Domain
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Return the codes by column that a classifier sees, and whether rows are positive (n,)."""
+        """Return (attribute → codes that a classifier sees, whether each row is positive (n,))."""
         inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
         return inputs, np.isin(codes[self.attribute], self.codes(domain))
 

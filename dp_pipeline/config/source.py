@@ -74,8 +74,8 @@ class Source:
     at_most_mb  the most that one URL may give, in 10^6 bytes; 0 without a download
     download    the source that is read where a file is absent, or None
     in_place    whether a snapshot refers to the files by their fingerprints, without a copy
-    template    for the source of one window: that of all windows; else None
-    parts       for units: the source of their parts, where that is another; else None
+    template    the source of all windows, where this is that of one window; else None
+    parts       the source of the parts of units, if they have one of their own; else None
     """
 
     kind: SourceKind
@@ -139,12 +139,12 @@ class Source:
         return not any(location.startswith("$") for location in self.locations)
 
     def single_file(self, location: str) -> Self:
-        """Return the source of a single file, with all its rows."""
+        """Return the source of the file at ``location`` alone, without a sample or download."""
         return replace(self, location=location, more=(), sample=None, download=None)
 
     @property
     def alternatives(self) -> tuple[Self, ...]:
-        """The sources that may be read: the declared one, and then its download."""
+        """The sources to try in order: this one without its download, and then the download."""
         without_download = replace(self, download=None)
         if self.download is None:
             return (without_download,)
@@ -194,7 +194,8 @@ class Source:
     def current_identities(self) -> tuple[str, ...]:
         """The canonical names, with targets of links and inodes of files with several hard links.
 
-        They are compared before and after a read. Files in a folder that is named too are left out.
+        The file system is read. They are compared before and after a read of rows. Files in a
+        folder that is named too are left out.
         """
         local = () if self.is_remote else self.locations
         places = [(split_database_file(path) or ("", path))[1] for path in local]
@@ -269,12 +270,12 @@ def file_name(path: str) -> str:
 
 
 def sha256_name(digest: str) -> str:
-    """Return the canonical name of a file with a declared SHA-256."""
+    """Return ``sha256:`` and the digest in lower case, the canonical name of a hashed file."""
     return f"sha256:{digest.lower()}"
 
 
 def dataset_name(name: str) -> str:
-    """Return the canonical name of a data set, which binds it to its population."""
+    """Return ``dataset:`` and the name, by which the ledger binds a data set to a population."""
     return f"{_DATASET}{name}"
 
 
@@ -341,7 +342,10 @@ def _text_keys(name: str) -> Keys:
 
 
 def _inode_keys(name: str) -> Keys:
-    """Return the inodes of a file, or of a folder and all files below; and those of its parents."""
+    """Return (inodes of a path and all files below it, inodes of the folders above it).
+
+    The name of an inode gives itself, and any other name nothing.
+    """
     path = _path_of(name)
     if path is not None:
         own, above = _states(path), _states_of_existing(path.parents)

@@ -54,7 +54,7 @@ change those of others."""
 
 
 def _is_encoding(text: str) -> bool:
-    """Return whether Python knows a text encoding of this name that can decode line by line."""
+    """Return whether a text names an encoding of Python that decodes each line on its own."""
     try:
         # It refuses encodings of bytes, such as base64.
         b"a".decode(text, "replace")
@@ -314,12 +314,13 @@ AnySource = Annotated[_SourceSection, fields.FormChoice(_SourceSection, _source_
 
 
 def source_of(section: _SourceSection, folder: Path, *, is_release: bool) -> Source:
-    """Return the declared source, without its sample; FieldError for contradictory fields.
+    """Return the source that a section declares, without its sample.
 
     folder       folder of the data set file, where its paths begin
     is_release   whether rows are sensitive, so that a download needs a hash
 
-    The environment is read: for the folder of data, and for the address of a database.
+    The environment is read: for the folder of data, and for the address of a database. FieldError
+    for contradictory fields.
     """
     match section:
         case Database():
@@ -393,9 +394,9 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
 
 
 def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
-    """Return the declared path and the environment variable that it begins with, None without one.
+    """Return (absolute path, name of the environment variable that it begins with, or None).
 
-    While that variable is not set, the path is the text as declared.
+    While that variable is not set, the path is ``text``.
     """
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":

@@ -157,7 +157,7 @@ def _database_line(error: sqlite3.Error) -> str:
 
 
 def _code(error: object) -> str:
-    """Return the first two parts of the name of an SQLite error; empty for any other error."""
+    """Return the code of an SQLite error, such as SQLITE_FULL; empty for any other error."""
     return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
 

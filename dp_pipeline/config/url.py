@@ -34,9 +34,10 @@ def is_host(text: str) -> bool:
 
 
 def host_names(host: str) -> tuple[str, ...]:
-    """Return a host's canonical name, addresses in the hosts file, and THIS_MACHINE if it is that.
+    """Return a host's canonical name, and its other names on this machine.
 
-    Two hosts are the same if they share a name.
+    Those are its addresses in the hosts file, and ``localhost`` if it is this machine. Two hosts
+    are the same if they share a name.
 
     >>> host_names("Example.ORG."), host_names("127.1"), host_names("[::ffff:127.0.0.1]")
     (('example.org',), ('localhost',), ('localhost',))
@@ -49,7 +50,9 @@ def host_names(host: str) -> tuple[str, ...]:
 
 
 def canonical_host(host: str) -> str:
-    """Return a host name in lower case without a final dot, or an address in its usual spelling.
+    """Return a host in canonical form: lower-case name, usual address, or ``localhost``.
+
+    A loopback or unspecified address is ``localhost``.
 
     >>> canonical_host("0x7f.1"), canonical_host("2130706433"), canonical_host("::")
     ('localhost', 'localhost', 'localhost')
@@ -64,7 +67,10 @@ def canonical_host(host: str) -> str:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """Return an IP address in any spelling, such as 0x7f.1, without its zone; None for a name."""
+    """Return the IP address that a text spells, as 0x7f.1 does; None for a host name.
+
+    Its zone is left out, and an IPv6 address that stands for an IPv4 address is the latter.
+    """
     digits = text.partition("%")[0] if ":" in text else text
     try:
         # As bytes: digits of other scripts are refused.
@@ -102,7 +108,7 @@ def _own_names() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _hosts_file() -> dict[str, list[str]]:
-    """Return the addresses of each name in this machine's hosts file; {} without the file."""
+    """Return host name → its addresses in /etc/hosts, all canonical; {} without that file."""
     addresses: dict[str, list[str]] = {}
     try:
         lines = _HOSTS.read_text(encoding="utf-8", errors="replace").splitlines()

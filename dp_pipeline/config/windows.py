@@ -78,12 +78,12 @@ class Windows:
 
     @property
     def max_per_year(self) -> int:
-        """The largest number of windows in a year."""
+        """The largest number of windows that begin in a calendar year."""
         return _MAX_PER_YEAR[self.every]
 
     @property
     def measured(self) -> dict[str, str]:
-        """The fields that decide which rows belong to a window, as texts."""
+        """The fields that decide which rows belong to a window: name → text."""
         clock = self.clock
         fields = {"column": self.column, "every": self.every}
         return fields | {"zone": clock.zone, "format": clock.format}
@@ -110,11 +110,11 @@ class Windows:
         return self.clock.number_of(self._local_start(name))
 
     def end(self, name: str) -> int:
-        """Return the first second after a window."""
+        """Return the first second after a window, since 1970 in UTC."""
         return self.clock.number_of(next_period(self._local_start(name), self.every))
 
     def closing_time(self, name: str) -> int:
-        """Return the second from which a window may be read: its end plus the grace."""
+        """Return the second, since 1970 in UTC, from which a window may be read: end plus grace."""
         return self.end(name) + self.grace
 
     def name_at(self, seconds: int) -> str:
@@ -122,7 +122,7 @@ class Windows:
         return _window_name(period_start(self.clock.wall_time(seconds), self.every), self.every)
 
     def following(self, name: str) -> str:
-        """Return the name of the next window."""
+        """Return the name of the next window, even after ``last``."""
         return _window_name(next_period(self._local_start(name), self.every), self.every)
 
     def preceding(self, name: str) -> str | None:

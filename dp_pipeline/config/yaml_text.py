@@ -52,7 +52,7 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return the document in a YAML file; DeclarationError unless it can be read as one."""
+        """Return the document in a YAML file; DeclarationError if it cannot be read or is wrong."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
         except UnicodeDecodeError:
@@ -121,7 +121,9 @@ class Document:
         return texts
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
-        """Return an error with file and line of its field, or of the nearest one around it.
+        """Return ``error`` with the file, and the line of the field ``names`` or of one around it.
+
+        names   of fields from the outermost one down
 
         The data set's name is removed from the message, since the file has it.
         """
@@ -199,7 +201,7 @@ def flow_mapping(fields: Mapping[str, Value]) -> str:
 
 
 def field_text(name: str, fields: Mapping[str, Value], *, indent: int = 0) -> list[str]:
-    """Return a mapping as lines of YAML: one line if it fits, otherwise one for each field."""
+    """Return the mapping ``name`` as lines of YAML: one if it fits, else at least one a field."""
     margin = " " * indent
     line = f"{margin}{name}: {flow_mapping(fields)}"
     if len(line) <= _WIDTH:

@@ -22,7 +22,10 @@ Stored = Mapping[str, StoredColumn]
 
 
 def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]:
-    """Yield a table as Arrow tables of one schema, batch by batch; an empty one without rows."""
+    """Yield a table as Arrow tables of one schema, batch by batch; a single empty one if no rows.
+
+    stored   column → the type of the source, which it gets
+    """
     stored = stored or {}
 
     def convert(name: str, type_: Any, values: np.ndarray) -> Any:
@@ -63,7 +66,10 @@ def _arrow_type(values: np.ndarray) -> Any:
 
 
 def columns_of(table: Any, labels: Labels | None = None) -> dict[str, np.ndarray]:
-    """Return the columns (n,) of an Arrow table that ``arrow_batches`` made."""
+    """Return the columns (n,), as they were released, of an Arrow table of an export.
+
+    labels   column with the type of the source → the released texts of its levels; () for numbers
+    """
     columns = {name: table.column(name) for name in table.column_names}
     for name, texts in (labels or {}).items():
         columns[name] = _released_column(columns[name], texts)
@@ -87,7 +93,9 @@ def _numpy_column(column: Any, *, has_missing: bool = False) -> np.ndarray:
 
 
 def read_parquet(content: bytes, labels: Labels | None = None) -> Columns:
-    """Return the table that ``write_parquet`` wrote.
+    """Return the table, as it was released, in the bytes of a file that ``write_parquet`` wrote.
+
+    labels   column with the type of the source → the released texts of its levels; () for numbers
 
     A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
     """
@@ -102,7 +110,10 @@ def read_parquet(content: bytes, labels: Labels | None = None) -> Columns:
 
 
 def read_arrow(content: bytes, labels: Labels | None = None) -> Columns:
-    """Return the table that ``write_arrow`` wrote."""
+    """Return the table, as it was released, in the bytes of a file that ``write_arrow`` wrote.
+
+    labels   column with the type of the source → the released texts of its levels; () for numbers
+    """
     with pa.ipc.open_file(pa.BufferReader(content)) as file:
         return columns_of(file.read_all(), labels)
 
@@ -122,7 +133,10 @@ def _stored_batches(
 
 
 def write_parquet(file: BinaryIO, table: Columns, stored: Stored | None = None) -> None:
-    """Write a table as Parquet, with one row group for each batch."""
+    """Write a table as Parquet, with one row group for each batch.
+
+    stored   column → the type of the source, which it gets
+    """
     first, batches = _with_first(arrow_batches(table, stored))
     with pq.ParquetWriter(file, first.schema) as writer:
         for batch in batches:
@@ -130,7 +144,10 @@ def write_parquet(file: BinaryIO, table: Columns, stored: Stored | None = None) 
 
 
 def write_arrow(file: BinaryIO, table: Columns, stored: Stored | None = None) -> None:
-    """Write a table as an Arrow file."""
+    """Write a table as an Arrow file.
+
+    stored   column → the type of the source, which it gets
+    """
     first, batches = _with_first(arrow_batches(table, stored))
     with pa.ipc.new_file(file, first.schema) as writer:
         for batch in batches:
@@ -168,7 +185,10 @@ def _stored_array(column: StoredColumn, type_: Any, values: list[Any]) -> Any:
 
 
 def _released_column(column: Any, labels: Sequence[str]) -> Any:
-    """Return a column of the source's type as it was released; inverse of ``_stored_array``."""
+    """Return an Arrow column of the source's type as it was released: texts, floats or integers.
+
+    labels   released texts of the column's levels; () for numbers
+    """
     if pa.types.is_dictionary(column.type):
         return column.cast(pa.string())
     if labels:

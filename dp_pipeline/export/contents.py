@@ -63,7 +63,7 @@ _MOST_MECHANISMS, _MOST_NUMBERS = 12, 10
 
 
 def guarantee(bundle: Bundle) -> dict[str, Any]:
-    """Return the guarantee, charges, quality and sizes of a release, with exact amounts as texts.
+    """Return guarantee, charges, quality and sizes of a release for JSON, exact amounts as texts.
 
     Every entry follows from the bundle, so that ``verify`` can compute it again from the folder."""
     return {
@@ -96,7 +96,7 @@ def is_cleared(bundle: Bundle) -> bool:
 
 
 def card_json(release: ReportedRelease) -> bytes:
-    """Return ``card.json``: the guarantee, data set, model and costs of the population."""
+    """Return ``card.json``: the guarantee, data set, model and what the population has spent."""
     spec = release.spec
     content = {
         "format": FORMAT,
@@ -131,7 +131,7 @@ def _population(release: ReportedRelease) -> dict[str, str]:
 
 
 def lines_on_card(bundle: Bundle) -> list[str]:
-    """Return texts that lines of the card of this release must contain, in Markdown."""
+    """Return the Markdown texts that ``card.md`` of a release must contain."""
     first = [str(standing_of(bundle)), bundle.key]
     if not bundle.is_dp:
         return first if bundle.is_k_anonymous else [*first, plain(bundle.caveat)]
@@ -168,9 +168,11 @@ _MEDIA = {
 
 
 class Sheet(NamedTuple):
-    """A table of a release, with its name there and its path in the exported folder.
+    """A table of an export.
 
-    released   its columns
+    name       name in the release
+    path       path of the file in the exported folder
+    released   columns of the release
     added      columns that an export computes from the released ones
     """
 
@@ -185,7 +187,12 @@ class Sheet(NamedTuple):
 
 
 def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
-    """Return all tables of a release to write, the most useful ones first."""
+    """Return the tables of an export, the most useful ones first.
+
+    ending   format of their files: ``csv``, ``parquet`` or ``arrow``
+
+    Sizes of clusters are no table here, but a column of their centres.
+    """
     tables = bundle.tables
     paths = {name: name for name in _FIRST if name in tables}
     details = [name for name in tables if name not in (*_FIRST, SIZES)]
@@ -278,7 +285,7 @@ def _resource(folder: Path, path: str) -> dict[str, Any]:
 
 
 def _table_fields(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
-    """Return the further properties of a table in ``datapackage.json``; none for other files."""
+    """Return the properties that only a table has in ``datapackage.json``; {} for None."""
     if sheet is None:
         return {}
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
@@ -308,7 +315,7 @@ def _table_fields(sheet: Sheet | None, release: ReportedRelease) -> dict[str, An
 
 
 def _stored(sheet: Sheet, release: ReportedRelease) -> dict[str, StoredColumn]:
-    """Return the columns in the source's type: of synthetic rows in Parquet or Arrow, else none."""
+    """Return column → its type in the source, for synthetic rows in Parquet or Arrow; else {}."""
     if sheet.name != SYNTHETIC or sheet.path.endswith(".csv"):
         return {}
     columns = _attributes(sheet, release.spec, release.bundle)
@@ -350,7 +357,7 @@ def _keys(sheet: Sheet) -> dict[str, Any]:
 
 
 def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
-    """Yield each column of a table that shows a declared attribute, with that attribute."""
+    """Yield (column, attribute) for each column of a table that shows a declared attribute."""
     if sheet.name in (SYNTHETIC, UNITS):
         declared = [column for column in spec.domain if column.name in bundle.tables[CODES]]
         columns = list(sheet.table)
@@ -391,7 +398,12 @@ def _field(
 
 
 def _numeric_properties(attribute: Attribute, *, is_drawn: bool) -> Mapping[str, Any]:
-    """Return the bounds and bins of a number, or the format or unit of a date."""
+    """Return a field's bounds and bins, or format or unit of dates, for ``datapackage.json``.
+
+    is_drawn   whether the table has synthetic values, in which dates are no days or seconds
+
+    {} for an attribute with levels.
+    """
     coordinate, clock = attribute.coordinate, attribute.clock
     if coordinate is None:
         return {}

@@ -250,7 +250,7 @@ def _implementation(release: ReportedPrivateRelease) -> dict[str, str]:
 
 
 def checklist(release: ReportedPrivateRelease) -> str:
-    """Return the answers to the questions that NIST SP 800-226 (2025) asks of a privacy claim."""
+    """Return answers to NIST SP 800-226's (2025) questions about a privacy claim, in Markdown."""
     spec, bundle = release.spec, release.bundle
     delta = _delta(release)
     answers = {
@@ -290,7 +290,7 @@ def checklist(release: ReportedPrivateRelease) -> str:
 
 
 def assessment(release: ReportedPrivateRelease) -> str:
-    """Return the draft of a data protection impact assessment, with gaps for the publisher."""
+    """Return the draft of a data protection impact assessment, in Markdown, with gaps to fill."""
     spec, about = release.spec, release.spec.about
     columns = ", ".join(attribute.name for attribute in spec.domain)
     odds = ""

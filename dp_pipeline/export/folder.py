@@ -29,7 +29,7 @@ def file_digest(path: Path) -> str:
 
 
 def files_of(folder: Path) -> list[str]:
-    """Return the relative paths of all files below a folder, sorted; Damaged for a link."""
+    """Return the sorted relative paths of all files in a folder; Damaged for a link or device."""
     paths = sorted(folder.rglob("*"))
     for path in paths:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
@@ -42,13 +42,13 @@ def files_of(folder: Path) -> list[str]:
 
 
 def sums_text(folder: Path) -> str:
-    """Return the content of ``SHA256SUMS`` for the files in a folder."""
+    """Return the content that ``SHA256SUMS`` must have for the files in a folder."""
     names = [name for name in files_of(folder) if name != SUMS]
     return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
 
 
 def digest_of_export(folder: Path) -> str:
-    """Return the SHA-256 in hex that identifies all files of an export."""
+    """Return the SHA-256 in hex of ``SHA256SUMS``, which identifies all files of an export."""
     return file_digest(folder / SUMS)
 
 
@@ -69,7 +69,10 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
 
 
 def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
-    """Raise DeclarationError for a path that exists and is no export of this data set and model."""
+    """Raise DeclarationError if a path exists and is no export of this data set and model.
+
+    An export with any file that it does not describe is refused too.
+    """
     if not target.exists() and not target.is_symlink():
         return
     expected = f"{target} may only be an earlier export of {dataset}/{model}, but it is"
@@ -98,10 +101,11 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
 def replace_folder(
     target: Path, write: Callable[[Path], None], *, dataset: str, model: str
 ) -> None:
-    """Replace the content of a folder by the files that ``write`` puts into an empty one.
+    """Make a folder of the files that ``write`` puts into an empty one, or replace an earlier one.
 
-    If anything fails, the earlier folder stays as it was. DeclarationError as of
-    ``require_replaceable``."""
+    If anything fails, the earlier folder stays as it was. DeclarationError if the target exists and
+    is no export of this data set and model.
+    """
     require_replaceable(target, dataset=dataset, model=model)
     target.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(target) as scratch:

@@ -13,7 +13,7 @@ numbers with Laplace noise, and 96 with Gaussian noise."""
 
 
 def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
-    """Return the columns that an export adds to a released table, with one value for each row.
+    """Return the columns (n,) that an export adds to a released table of n rows; may be {}.
 
     name     of the table
     tables   of the whole release

@@ -93,7 +93,7 @@ def write_table(
 
 
 def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
-    """Return an exported table, given its description in ``datapackage.json``."""
+    """Return the table in the file that an entry of ``datapackage.json`` describes."""
     schema, dialect = resource["schema"], resource.get("dialect", {})
     # Dates in a format of their own are texts in the release.
     types = {
@@ -115,7 +115,7 @@ def read_table(
     decimal: str = POINT,
     labels: Mapping[str, Sequence[str]] | None = None,
 ) -> Columns:
-    """Return the table that ``write_table`` wrote.
+    """Return the table, as it was released, in a file that ``write_table`` wrote.
 
     types     column name in the file → type
     missing   whether an empty cell of a CSV file is a missing value, not an empty text
@@ -234,7 +234,7 @@ CENTRES, MAP = "centres", "synopsis"
 
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
-    """Return the columns of longitude and latitude of a clustering; None if it has none.
+    """Return the columns of longitude and latitude of released centres; None without them.
 
     GeoJSON has degrees only: places in kilometres would be drawn far from where they are.
     """

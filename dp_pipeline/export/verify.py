@@ -82,7 +82,7 @@ _Inspection = tuple[str, Callable[[], str], tuple[str, ...]]
 
 
 def verify_export(folder: Path) -> list[Check]:
-    """Return the results of all checks of an export, without failures that another one causes."""
+    """Return the result of each check of an exported folder, without failures that others cause."""
     failed, checks = set[str](), list[Check]()
     for of, inspect, causes in _inspections(_Export(folder), failed):
         check = _checked(of, inspect)
@@ -95,7 +95,7 @@ def verify_export(folder: Path) -> list[Check]:
 
 
 def _inspections(export: _Export, failed: Collection[str]) -> Iterator[_Inspection]:
-    """Yield the checks to make, causes before consequences.
+    """Yield (name, check, names of the checks that it depends on), causes first.
 
     failed   names of the checks that failed so far
     """
@@ -129,7 +129,7 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
     try:
         return Check(of, True, inspect())
     except PipelineError as error:
-        # Of a violation without its remedy, which is one for who wrote the code.
+        # The remedy of a violation is for the author of the code.
         text = " ".join(
             str(error).removeprefix(f"{of}: ").partition(" (correct the code")[0].split()
         )
@@ -144,9 +144,9 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
 
 
 def _require_scale_of_left_out(bundle: Bundle) -> None:
-    """Raise Damaged unless the number of rows left out has the noise of its charge.
+    """Raise Damaged unless the noise of the number of rows left out is what was charged for it.
 
-    That noise may cost at most the ε of the model.
+    BudgetExceeded if that charge is above the ε of the model.
     """
     for spend in bundle.free_spends:
         paid = sum(
@@ -165,13 +165,18 @@ def _require_scale_of_left_out(bundle: Bundle) -> None:
 
 
 class _Export:
+    """An exported folder, whose checks return a line about what agrees, and raise for a fault.
+
+    A file that is not as it was written may raise ``_UNREADABLE`` or OSError.
+    """
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._sheets: dict[str, Columns] = {}
 
     @property
     def paths(self) -> list[str]:
-        """The sorted paths of files that are present or described, without ``SHA256SUMS``."""
+        """The sorted paths of all files that are present or described, but ``SHA256SUMS``."""
         return sorted((set(self._present) | {DESCRIPTOR, *self._described}) - {SUMS})
 
     @property
@@ -181,7 +186,7 @@ class _Export:
 
     @property
     def release_paths(self) -> tuple[str, ...]:
-        """The files from which the release is read, and ``SHA256SUMS`` if a file is a link."""
+        """The paths that the release is read from, with ``SHA256SUMS`` if there is a link."""
         cards = tuple(f"{CARD}.{ending}" for ending in ("html", "json", "md"))
         paths = [path for path in self.paths if path not in cards and Path(path).suffix != _PLACES]
         return (*paths, *(() if self._present else (SUMS,)))
@@ -191,7 +196,7 @@ class _Export:
         return any(path.endswith(_PLACES) for path in self._described)
 
     def check_sums(self, failed: Collection[str]) -> str:
-        """Check that ``SHA256SUMS`` is exactly the list of the present files.
+        """Return a summary of ``SHA256SUMS``; Damaged unless it lists exactly the present files.
 
         failed   files that failed a check of their own, which are not reported again
         """
@@ -207,7 +212,10 @@ class _Export:
         return f"{len(present)} files and no other, each with its digest"
 
     def check_file(self, path: str) -> str:
-        """Check the size and digest of a described file; of the descriptor, the listed digest."""
+        """Return a summary of a file; Damaged if its size or digest is not as described.
+
+        The digest of ``datapackage.json`` is compared with ``SHA256SUMS``.
+        """
         if path == DESCRIPTOR:
             require_format(self._descriptor[OWN].get("format"), of=DESCRIPTOR)
             resources = len(self._resources)
@@ -228,7 +236,10 @@ class _Export:
         return f"{size:,} bytes, as described{tables}"
 
     def check_table(self, name: str) -> str:
-        """Check that a table has the released values, and that its added columns are correct."""
+        """Return a summary of a table; Damaged unless it has the released values.
+
+        Damaged too for added columns that do not follow from these.
+        """
         table = self._released_table(name)
         if table_digest(table) != self._stored["tables"][name]:
             raise Damaged("the table does not have the values that were released")
@@ -244,7 +255,7 @@ class _Export:
         return f"{row_count(table):,} lines, every value as it was released"
 
     def check_places(self) -> str:
-        """Check that the GeoJSON files show the places in the tables."""
+        """Return a summary of the GeoJSON files; Damaged unless they show their tables' places."""
         x, y = self._descriptor[OWN]["place"]
         names = [name for name in self.table_names if f"{name}.geojson" in self._described]
         for name in names:
@@ -254,13 +265,13 @@ class _Export:
         return f"{', '.join(names)}: the same in GeoJSON as in the tables"
 
     def check_release(self) -> str:
-        """Check that the stored release is what this program writes, with all its tables."""
+        """Return a summary of ``release.json``; Damaged unless this program writes it so."""
         if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
             raise Damaged("the file is not a release as this program writes it")
         return f"{self._bundle.key[:12]}, with all of its tables"
 
     def check_scales(self) -> str:
-        """Check that each noise scale proves the amount that was charged for it."""
+        """Return a summary of the charges; PipelineError if a noise scale costs another amount."""
         bundle = self._bundle
         for spend in bundle.spends:
             budget = bundle.model_currency if spend.currency != PURE.name else PURE
@@ -269,7 +280,7 @@ class _Export:
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
 
     def check_total(self) -> str:
-        """Check that the charges add up to exactly what the release states."""
+        """Return the sum of the charges as text; PipelineError unless the release states it."""
         bundle = self._bundle
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
@@ -291,7 +302,11 @@ class _Export:
         return f"{bundle.spent_text}, exactly what is stated"
 
     def check_card(self) -> str:
-        """Check that ``card.json`` has the format, guarantee and standing of the release."""
+        """Return a summary of ``card.json``; Damaged unless it has the release's guarantee.
+
+        Damaged too for another standing in ``datapackage.json``, and UnknownFormat for another
+        format.
+        """
         card = json.loads((self.folder / f"{CARD}.json").read_text(encoding="utf-8"))
         require_format(card.get("format"), of=f"{CARD}.json")
         stated, computed = card["guarantee"], json.loads(json.dumps(guarantee(self._bundle)))
@@ -303,7 +318,7 @@ class _Export:
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
     def check_sentences(self) -> str:
-        """Check that ``card.md`` contains the sentences that this release must have."""
+        """Return a summary of ``card.md``; Damaged if it lacks a line of the release's figures."""
         card = self._text(f"{CARD}.md")
         for line in lines_on_card(self._bundle):
             if line not in card:
@@ -311,20 +326,20 @@ class _Export:
         return "standing, amounts and mechanisms as in the release"
 
     def check_page(self) -> str:
-        """Check that ``card.html`` has the same words as ``card.md``."""
+        """Return a summary of ``card.html``; Damaged unless it has the words of ``card.md``."""
         if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
             raise Damaged(f"the page does not have the words of {CARD}.md")
         return f"the words of {CARD}.md"
 
     @cached_property
     def _lines(self) -> tuple[list[str], list[str]]:
-        """The lines of ``SHA256SUMS``, and the lines that the present files should have."""
+        """(lines of ``SHA256SUMS``, lines that it should have for the present files)."""
         listed = (self.folder / SUMS).read_bytes().decode("ascii")
         return listed.splitlines(keepends=True), sums_text(self.folder).splitlines(keepends=True)
 
     @cached_property
     def _changed(self) -> list[str]:
-        """The files with another line in the list than computed; empty if it is unreadable."""
+        """The paths whose line in ``SHA256SUMS`` is wrong, absent or too many; [] if unreadable."""
         try:
             listed, present = self._lines
         except (PipelineError, *_UNREADABLE, OSError):
@@ -347,7 +362,7 @@ class _Export:
 
     @property
     def _described(self) -> dict[str, dict[str, Any]]:
-        """The description of each file by its path; empty if the descriptions are unreadable."""
+        """Path → description of a file in ``datapackage.json``; {} if that is unreadable."""
         try:
             return self._resources
         except (PipelineError, *_UNREADABLE):
@@ -355,7 +370,7 @@ class _Export:
 
     @property
     def _present(self) -> list[str]:
-        """The present files; empty if one is a link, which ``sums`` reports."""
+        """The paths of the present files; [] if one is a link, which ``check_sums`` reports."""
         try:
             return files_of(self.folder)
         except Damaged:
@@ -389,7 +404,7 @@ class _Export:
 
     @cached_property
     def _tables(self) -> dict[str, Columns]:
-        """The tables of the release, with the sizes of centres as a separate table."""
+        """Name → released table, with the sizes of centres as a separate table."""
         tables = {name: self._released_table(name) for name in self.table_names}
         if CENTRES in tables and SIZES in self._stored["tables"]:
             tables[SIZES] = {"size": self._sheet(CENTRES)[SIZE]}
