@@ -31,6 +31,8 @@ _OPTIONS = dict(
     zip(_DECLARED_LIMITS, ("--total", "--per-month", "--each-window", "--delta"), strict=True)
 )
 _NONE = "none"
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/0*[1-9][0-9]*|e-[0-9]{1,4})?")
+"""An amount as ``epsilon_text`` and ``delta_text`` spell it."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,7 @@ class Account:
             unit=facts["unit"],
             relation=facts["relation"],
             purpose=facts["purpose"],
-            delta=None if is_pure else Fraction(facts["delta"]),
+            delta=None if is_pure else _parse_number(facts["delta"]),
             delta_ceiling=_amount(facts.get("delta_ceiling", _NONE)),
             windows=facts.get("windows", ""),
             within="window" if within == "window" else "ever",
@@ -458,7 +460,14 @@ def _is_positive(value: object) -> bool:
 
 
 def _amount(text: str) -> Fraction | None:
-    return None if text == _NONE else Fraction(text)
+    return None if text == _NONE else _parse_number(text)
+
+
+def _parse_number(text: str) -> Fraction:
+    # "1e999999999" would be computed for hours.
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"An amount of an account must be a number, not {text!r:.40}")
+    return Fraction(text)
 
 
 def _text(amount: Fraction | None) -> str:

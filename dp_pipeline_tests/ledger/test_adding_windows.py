@@ -226,6 +226,8 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
         ('"each_window":"1"', '"each_window":"0.1"', "worth at least"),
         ('"by"', '"purpose"', "changes more than windows"),
         ("every week, UTC", "", "declare no account"),
+        ('"each_window":"1"', '"each_window":"1/0"', "declare no account"),
+        ('"each_window":"1"', '"each_window":"1e999999999"', "declare no account"),
     ],
 )
 def test_a_forged_row_of_windows_is_found_by_the_audit(tmp_path: Path, old, new, words: str):
