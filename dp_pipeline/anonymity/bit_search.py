@@ -51,10 +51,10 @@ class ClassPartition:
         return bool(self.keeps_guarantee(self.split([bit]))[0])
 
     def takes(self, bit: int) -> bool:
-        """Return whether ``allows`` is true of a bit and, where rows may be suppressed, whether it
-        also cuts some class into two that keep the guarantee.
+        """Return whether the classes, split by one more bit, would keep the guarantee and, where
+        rows may be suppressed, one of them would be cut into two that keep it.
 
-        Any other bit would only show which rows are missing."""
+        A bit that cuts none would only show which rows are missing."""
         splits = self.split([bit])
         is_always_worth = not self._max_suppressed or self._guarantee.is_empty
         is_worth = is_always_worth or self.count_cut_classes(splits)[0] > 0
@@ -73,7 +73,8 @@ class ClassPartition:
         return rarer, self.counts - rarer
 
     def keeps_guarantee(self, splits: Splits) -> NDArray[np.bool_]:
-        """Return whether ``allows`` is true of each bit (bits,), from the result of ``split``."""
+        """Return whether the classes, split by each bit, would keep the guarantee if as many rows
+        are suppressed as it permits (bits,), from the result of ``split``."""
         if self._guarantee.is_empty:
             return np.ones(len(splits[0]), dtype=np.bool_)
         broken_rows = sum(

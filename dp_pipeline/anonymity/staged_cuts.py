@@ -113,9 +113,10 @@ class BandRule:
 
     @classmethod
     def of(cls, tree: BoxTree, thresholds: tuple[IntArray, ...], rule: ScoreRule) -> Self:
-        """Return the rule of a tree that reads columns and, after them, levels between thresholds.
+        """Return the rule of a tree whose last columns are scores, coded by the thresholds between
+        which they lie.
 
-        Forks of the rule compare scores with thresholds; scores that no fork reads are 0.
+        The rule compares the scores themselves with thresholds; scores that no fork reads are 0.
         """
         column_count, is_used = len(rule.level_scores), np.zeros(len(thresholds), dtype=np.bool_)
         nodes = list(tree.nodes)

@@ -178,8 +178,7 @@ def adjusted_rand(table: ClassTable) -> float:
 
     It is 1 if classes and clusters are equal, about 0 if they are independent, and negative for
     less agreement; 1 also where these sizes always agree: one class and one cluster, or every row
-    alone in both.
-    NaN for no rows. DeclarationError for an invalid table.
+    alone in both. NaN for no rows. DeclarationError for an invalid table.
 
     Source: Hubert, Arabie, "Comparing partitions", Journal of Classification, 1985.
 

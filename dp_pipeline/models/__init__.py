@@ -140,9 +140,10 @@ def price_of_everything(spec: DatasetSpec) -> Fraction:
 
 
 def _prices(spec: DatasetSpec) -> list[Fraction]:
-    """Return the prices, in the population's currency, of discovery and of every model at every ε.
+    """Return the prices, in the population's currency, of declared discovery and of every model at
+    every ε.
 
-    With windows it is every publication instead, times the number of windows that it spans."""
+    With windows they are those of every publication, times the number of windows that it spans."""
     releases = [(name, epsilon, 1) for name in spec.models for epsilon in spec.partitions]
     if spec.windows is not None:
         releases = [(each.model, each.epsilon, each.span) for each in spec.publications]

@@ -169,8 +169,8 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Measure one round at each of ``epsilons``, from the centres before; return the last noisy
-        means."""
+        """Measure a round at each of ``epsilons``, which starts from the centres of the one before;
+        return the noisy means of the last."""
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)

@@ -60,7 +60,8 @@ class DpqtKMeans(SynopsisClustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return the guarantee of ε, or of no ε if the box is computed from the data."""
+        """Return the guarantee of ε, or a ``not-dp`` one for ``published``, which uses the data's
+        box."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(

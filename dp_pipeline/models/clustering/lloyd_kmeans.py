@@ -49,7 +49,8 @@ class DpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return the guarantee of ε, or of no ε if the start is a sample of records."""
+        """Return the guarantee of ε, or a ``not-dp`` one for ``published``, which starts from
+        records."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")
@@ -158,7 +159,8 @@ class IdpKMeans(Clustering):
     variant: str = variant()
 
     def guarantee(self, epsilon: Fraction, domain: Domain | None = None) -> PrivacyGuarantee:  # noqa: ARG002
-        """Return the guarantee of ε, or of ε·(T+1)/T if the start is not charged."""
+        """Return the guarantee of ε, or of ε·(T+1)/T for ``published``, which does not charge its
+        start."""
         if self.variant == "sound":
             return PrivacyGuarantee("dp", epsilon)
         return PrivacyGuarantee(

@@ -43,7 +43,8 @@ class Independent(TableModel):
         return sum(domain.shape(self.modelled(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return marginals and synthetic rows; spend exactly ``epsilon``."""
+        """Return noisy one-way marginals, and rows drawn from each of them independently; spend
+        exactly ``epsilon``."""
         amounts = self._amounts(curator.domain, epsilon)
         return self._sample(OneWays.of(curator.tabulate(amounts)), curator, rng)
 

@@ -86,8 +86,8 @@ class DependenceQueries:
     *Proof.* N̂ and p̂ are released, so a row moves each score by 1: all p of them by 1 in L∞, which
     the L∞ mechanism pays for, and by √p in L2. ∎
 
-    curator   asks about levels
-    zeros     empty cells over levels
+    curator   the curator of the rows, over levels and not over groups
+    zeros     cells that constraints make empty, over levels
     """
 
     planning: Planning

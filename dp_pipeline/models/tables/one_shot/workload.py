@@ -31,7 +31,7 @@ def workload_of_targets(names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Workload:
-    """A weighting of sets of one to three attributes, by which errors of pairs count.
+    """Weights of sets of one to three attributes, by which the errors of pairs of these count.
 
     >>> str(Workload.of("income 4,  age sex  0.5"))
     'income 4, age sex 0.5'
