@@ -224,7 +224,7 @@ def test_rows_of_units_are_no_distance_from_exact_answers():
     assert np.array_equal(np.repeat(owners, sizes), rows[:, 0])
     # Noise is below one in 2^16 of a unit.
     released = fit(population, declared, Fraction(10**9))
-    bundle = SimpleNamespace(tables=released.tables(), budget=PURE)
+    bundle = SimpleNamespace(tables=released.tables(), model_currency=PURE)
     answers = NoisyAnswers.of_bundle(cast(Bundle, bundle), declared)
     distances = {table.attributes: table.distance for table in answers.compared(codes, declared)}
     assert {("age", "age"), ("sex", "sex"), ("region",), ("size",)} <= {*distances}
