@@ -186,7 +186,7 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
 
 
 def require_disjoint(are_disjoint: bool) -> None:
-    """Raise BoundaryViolation if ``are_disjoint``, of measured tree nodes, is False."""
+    """Raise BoundaryViolation if ``are_disjoint`` is False: the measured tree nodes overlap."""
     if not are_disjoint:
         raise BoundaryViolation(
             "Measured tree nodes must be disjoint, but some of these overlap: pass each box once"

@@ -83,10 +83,11 @@ class Counter(Protocol):
         """Return the exact table of each marginal, in order; () stands for the number of rows."""
 
     def count_left_out(self) -> Sealed:
-        """Return the number of rows that no other answer counts, shape ().
+        """Return the number of rows that preparation left out, shape (); no other answer counts
+        them.
 
-        Where rows are of persons, one without a person's id is not among them, and the counted and
-        the left-out rows of one person are together at most ``protection.rows``.
+        Where rows are of persons, a row without a person's id is not among them, and the counted
+        and the left-out rows of one person are together at most ``protection.rows``.
         """
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:

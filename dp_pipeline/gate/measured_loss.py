@@ -74,7 +74,8 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
 
 
 def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
-    """Return the measured privacy loss of each mechanism, sensitivity and noise scale of charges.
+    """Return the measured privacy loss of charges, once for each different mechanism, sensitivity
+    and noise scale.
 
     source   the name of the source of noise, as ``parse_noise`` takes it
 

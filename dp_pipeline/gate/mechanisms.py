@@ -128,7 +128,7 @@ def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
 
 
 def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
-    """Return integer answers plus discrete Laplace noise: ε-DP.
+    """Return integer answers plus discrete Laplace noise of scale l1 / ε: ε-DP.
 
     Source: Ghosh, Roughgarden, Sundararajan 2009.
 
@@ -152,7 +152,7 @@ def measure(exact: IntArray, *, l1: int, epsilon: Fraction, noise: NoiseSource) 
 
 
 def measure_linf(exact: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource) -> IntArray:
-    """Return integer answers plus the noise of the discrete L∞ mechanism: ε-DP.
+    """Return integer answers plus noise of the discrete L∞ mechanism of scale linf / ε: ε-DP.
 
     exact    integer vector, also empty
     linf     largest |exact_i − exact'_i| of any number over neighbours that differ by one unit
@@ -206,7 +206,7 @@ def choose(scores: IntArray, *, linf: int, epsilon: Fraction, noise: NoiseSource
 def measure_gaussian(
     exact: IntArray, *, l2_squared: int, rho: Fraction, noise: NoiseSource
 ) -> IntArray:
-    """Return integer answers plus discrete Gaussian noise: ρ-zCDP.
+    """Return integer answers plus discrete Gaussian noise of variance l2² / (2ρ): ρ-zCDP.
 
     Source: Canonne, Kamath, Steinke 2020, Theorem 4.
 

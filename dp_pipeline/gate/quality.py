@@ -90,7 +90,7 @@ def _private_total_distance(
 
 def _quantile_of_synopsis(centres: FloatArray, synopsis: Synopsis) -> float:
     """Return the squared distance to the nearest centre within which ``CLIP_QUANTILE`` of a
-    synopsis' weight lies."""
+    synopsis' weight lies, plus the square of half a box's diagonal there."""
     middles, weights = synopsis.middles, synopsis.weights.clip(min=0)
     distances = np.min([((middles - centre) ** 2).sum(axis=1) for centre in centres], axis=0)
     boxes = ((synopsis.upper - synopsis.lower) ** 2).sum(axis=1) / 4

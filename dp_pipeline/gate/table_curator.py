@@ -186,9 +186,10 @@ class TableCurator:
         return self._marginals({attributes: query})[0]
 
     def measure_left_out(self) -> NoisyNumber:
-        """Return the noisy number of rows that no other answer counts, measured with the whole ε.
+        """Return the noisy number of rows that preparation left out, measured with the whole ε of
+        the budget; no other answer counts them.
 
-        It costs nothing beside the other questions, which may spend all of the budget ε too.
+        It costs nothing beside the other questions, which may spend all of that ε too.
         BoundaryViolation for a second call, and for a budget in ρ.
 
         *Proof.* Neighbours differ by a counted and b left-out rows, a + b ≤ distance: a row is one

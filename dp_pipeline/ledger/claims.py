@@ -50,6 +50,7 @@ Claims = Sequence[tuple[str, str]]
 class Claim:
     """A request of a population to read some sources of rows.
 
+    sources   URIs, fingerprints, and the names of data sets
     distinct_population   why its persons are others than those of a holder; None without a reason
     """
 

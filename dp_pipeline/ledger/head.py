@@ -137,7 +137,8 @@ class Chain:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into a PipelineError."""
+    """Turn errors of the operating system inside the block into PipelineError, which names
+    ``path``."""
     try:
         yield
     except OSError as error:

@@ -69,8 +69,7 @@ class Ledger:
         population = account.population
         claim = Claim(population, sources, distinct_population)
 
-        def complete(view: View) -> Account | None:
-            """Return the account if it is open and holds all sources, else None."""
+        def find_complete(view: View) -> Account | None:
             opened = view.state.account(population)
             if opened is None:
                 return None
@@ -78,7 +77,7 @@ class Ledger:
             return None if claim.find_new_sources(view, opened.purpose) else opened
 
         # Asked before every stage, and seldom news: then nobody waits for the lock of all writers.
-        as_it_is = self._read(complete, empty=None)
+        as_it_is = self._read(find_complete, empty=None)
         if as_it_is is not None:
             return as_it_is
         self._book.create()
@@ -280,7 +279,8 @@ class Ledger:
         return self.states([key])[0]
 
     def states(self, keys: Sequence[str]) -> tuple[str | None, ...]:
-        """Return what ``state`` returns for each of several keys, all at one moment."""
+        """Return the states of several releases, spelled as by ``state``, all at one moment and in
+        the order of ``keys``."""
         for key in keys:
             require_key(key)
         return self._read(

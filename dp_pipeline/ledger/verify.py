@@ -197,7 +197,8 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
 
 
 def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
-    """Raise DeclarationError unless ``strays`` has exactly the invalid rows with their digests."""
+    """Raise DeclarationError if ``strays`` names a valid row or another digest, Damaged if it lacks
+    an invalid row."""
     for number, digits in strays.items():
         if number not in result.digests:
             raise DeclarationError(
