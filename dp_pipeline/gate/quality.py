@@ -265,7 +265,7 @@ def private_class_quality(
     could change is added to the scale. A class of fewer than K persons that is withheld alone is in
     the AUC with a probability of at most β.
     """
-    counts, left_out = _measured(curator, table, epsilon)
+    counts, left_out = _measure_classes(curator, table, epsilon)
     auc = ClassAuc.of(counts, table.rates)
     if np.isnan(auc.value):
         # No information: the AUC of guessing, with the largest possible error.
@@ -277,7 +277,9 @@ def private_class_quality(
     return {f"auc_class_rate/{table.label}": NoisyNumber(value, min(1.0, scale), "share")}
 
 
-def _measured(curator: Curator, table: ClassTable, epsilon: Fraction) -> tuple[np.ndarray, int]:
+def _measure_classes(
+    curator: Curator, table: ClassTable, epsilon: Fraction
+) -> tuple[np.ndarray, int]:
     """Return noisy counts by class and label, (p + 1, C), and a bound on the rows left out of them.
 
     The last class unites all unpublished classes; its counts are 0 where their rows are too few.

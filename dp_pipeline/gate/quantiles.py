@@ -121,9 +121,9 @@ class QuantileCutter:
             below = [child for box in live for child in box.children]
             if step == len(STEP_SHARES) - 1:
                 break
-            chosen = self._chosen(root, below)
+            chosen = self._boxes_to_divide(root, below)
             live = [box for box in below if id(box) in chosen]
-            self._settle(session, [box for box in below if id(box) not in chosen])
+            self._measure_again(session, [box for box in below if id(box) not in chosen])
         session.require_all_spent()
         if root.rows <= MIN_NODE_SCALES * self.scale:
             return None
@@ -139,7 +139,7 @@ class QuantileCutter:
                 for child, rows in enumerate(counts)
             )
 
-    def _settle(self, session: TreeSession, boxes: list[_Box]) -> None:
+    def _measure_again(self, session: TreeSession, boxes: list[_Box]) -> None:
         """Measure boxes again with all of their remaining ε, and set their rows to the mean of
         both answers, weighted by inverse variances: the squares of the shares."""
         if not boxes:
@@ -151,7 +151,7 @@ class QuantileCutter:
             first, second = box.shares**2, shares**2
             box.rows = (box.rows * first + rows * second) / (first + second)
 
-    def _chosen(self, root: _Box, among: list[_Box]) -> set[int]:
+    def _boxes_to_divide(self, root: _Box, among: list[_Box]) -> set[int]:
         """Return the ``id`` of the boxes to divide: at most MAX_DIVIDED_NODES, the fullest ones
         that are wider than a unit and have more rows than noise."""
         open_ = {id(box) for box in among}

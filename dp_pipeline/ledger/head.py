@@ -137,8 +137,10 @@ class Chain:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system inside the block into PipelineError, which names
-    ``path``."""
+    """Turn errors of the operating system inside the block into PipelineError.
+
+    path   the file to name where an error names none
+    """
     try:
         yield
     except OSError as error:
