@@ -25,14 +25,14 @@ BASES = {
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("question")
 @click.option("--level", default=0.95, show_default=True, help="How often an interval holds.")
-@click.option("--parts", is_flag=True, help="Of parts, such as persons, and not of their units.")
+@click.option("--parts", is_flag=True, help="Count parts, such as persons, instead of their units.")
 @READER
 def ask(folder: Path, question: str, level: float, parts: bool, reader: Reader) -> None:
     """Ask an exported folder for a number, with its interval.
 
     QUESTION is one of: count where CONDITION; share where CONDITION among CONDITION; mean COLUMN by
     COLUMN where CONDITION; quantile 0.5 of COLUMN where CONDITION; table COLUMN COLUMN. A condition
-    is such as "income = '50k+' and not age < 65". Of units with parts also: count where CONDITION
+    is such as "income = '50k+' and not age < 65". For units with parts also: count where CONDITION
     with a part where CONDITION. No home, row or ε is needed.
     """
     from dp_pipeline.answers.questions import answer_question

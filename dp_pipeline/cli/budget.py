@@ -129,7 +129,7 @@ def raise_(
         each_window=None if each_window is None else parse_epsilon(each_window, of="--each-window"),
     )
     click.echo(f"population {population}: {_limits(opened)} → {_limits(raised)}")
-    click.echo(f"these limits hold now; data set files may declare them: {_declared(raised)}")
+    click.echo(f"these limits hold now; data set files may declare them: {_limits_text(raised)}")
 
 
 @click.command("add-windows")
@@ -182,8 +182,8 @@ def verify(reader: Reader) -> None:
 def export(dataset: str | None, as_: str, out: Path | None) -> None:
     """Write accounts and releases for readers.
 
-    Without fingerprints, sources, runs and run times. As CSV one line an event; as JSON one
-    document with every spend of a release.
+    Fingerprints, sources, runs and run times are left out. CSV has one line an event; JSON is one
+    document, with every spend of a release.
     """
     from dp_pipeline.ledger.export import export_lines
     from dp_pipeline.releases.budgets import population_of
@@ -227,10 +227,10 @@ def _values(line: Line) -> dict[str, Any]:
 
 
 def _limits(account: Account | None) -> str:
-    return "no account" if account is None else f"ceiling {_declared(account)}"
+    return "no account" if account is None else f"ceiling {_limits_text(account)}"
 
 
-def _declared(account: Account) -> str:
+def _limits_text(account: Account) -> str:
     """Return the limits of an account in the form of a data set file."""
     from dp_pipeline.config.amounts import delta_text, epsilon_text
 

@@ -50,13 +50,13 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
     spec = load_spec(file)
     declaration_check.require_buildable(spec, Lines.read(file))
     declaration_check.require_runnable(spec, file)
-    lines = declaration_check.warnings(spec, file)
+    lines = declaration_check.find_warnings(spec, file)
     reader.print_output(
         lambda: declaration_check.check_document(spec, file, lines),
         lambda: declaration_check.print_check(spec, file, lines),
     )
     if sample is not None:
-        declaration_check.show_sample(spec, sample)
+        declaration_check.print_sample(spec, sample)
 
 
 def is_terminal() -> bool:
@@ -79,7 +79,7 @@ def data_retire(dataset: str, yes: bool) -> None:
     from dp_pipeline.raw.retirement import retire, snapshots_of
     from dp_pipeline.releases.home import find_home
 
-    home, declared = find_home(), _declared(dataset)
+    home, declared = find_home(), _load_declarations(dataset)
     population = declared[dataset].population
     together = {name for name, spec in declared.items() if spec.population == population}
     snapshots = snapshots_of(home.raw, population, datasets=together)
@@ -98,7 +98,7 @@ def data_retire(dataset: str, yes: bool) -> None:
     click.echo(f"{words} {dataset}")
 
 
-def _declared(dataset: str) -> dict[str, DatasetSpec]:
+def _load_declarations(dataset: str) -> dict[str, DatasetSpec]:
     """Return every valid declaration by name; DeclarationError if ``dataset`` is invalid."""
     from dp_pipeline.config.catalogue import file_of, load_all
 
@@ -153,12 +153,12 @@ def data_list(reader: Reader) -> None:
     declared, refused = load_all()
     specs, refusals = [*declared.values()], [*refused.values()]
     reader.print_output(
-        lambda: {"datasets": [_listed(spec) for spec in specs], "refused": refusals},
+        lambda: {"datasets": [_dataset_document(spec) for spec in specs], "refused": refusals},
         lambda: _print_list(specs, refusals),
     )
 
 
-def _listed(spec: DatasetSpec) -> Document:
+def _dataset_document(spec: DatasetSpec) -> Document:
     return {
         "name": spec.name,
         "title": spec.title,

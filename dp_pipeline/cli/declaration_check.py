@@ -101,9 +101,10 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
         raise lines.located(error, *field) from None
 
 
-def warnings(spec: DatasetSpec, file: Path) -> list[str]:
+def find_warnings(spec: DatasetSpec, file: Path) -> list[str]:
     """Return the warnings about a declaration and its file, without opening a source."""
-    lines, error = [*_absent_files(spec), *_folder(file), *_dependences(spec)], _home_error()
+    lines = [*_absent_files(spec), *_folder_warnings(file), *_dependences(spec)]
+    error = _home_error()
     return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
 
 
@@ -157,8 +158,8 @@ def _absent_files(spec: DatasetSpec) -> Iterator[str]:
             yield from (f"the source {path} is not there" for path in absent)
 
 
-def _folder(file: Path) -> Iterator[str]:
-    """Yield a warning about a file outside the folders that other commands search."""
+def _folder_warnings(file: Path) -> Iterator[str]:
+    """Yield a warning if a file is outside the folders that other commands search."""
     own = os.environ.get(catalogue.DATASETS_VARIABLE) or catalogue.BUILT_IN
     folder = follow_links(file).parent
     if folder not in {follow_links(catalogue.BUILT_IN), follow_links(own)}:
@@ -202,10 +203,12 @@ How the first {rows:,} rows parse, for the custodian alone. These numbers are ex
 reader, and never choose bounds or levels by them. Nothing was charged, nothing was written."""
 
 
-def show_sample(spec: DatasetSpec, rows: int) -> None:
-    """Print how many of the first rows are as declared; DeclarationError for a downloaded source.
+def print_sample(spec: DatasetSpec, rows: int) -> None:
+    """Print how many of the first rows are as declared, for each attribute and constraint.
 
-    rows   number of rows that are counted
+    rows   number of rows that are read, of the first window if there are windows
+
+    DeclarationError if the source is not on this computer.
     """
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)
@@ -232,7 +235,7 @@ def show_sample(spec: DatasetSpec, rows: int) -> None:
 
 
 def _loss_lines(sample: ParsedRows) -> Iterator[str]:
-    """Yield lines that say how many lines are not rows, how many rows would be omitted, and why."""
+    """Yield texts on how many lines are not rows, how many rows would be left out, and why."""
     if sample.unreadable:
         count = sum(sample.unreadable.values())
         reasons = sorted(sample.unreadable.items(), key=lambda item: -item[1])
@@ -256,7 +259,7 @@ def _loss_lines(sample: ParsedRows) -> Iterator[str]:
 
 
 def _without_epsilon(spec: DatasetSpec) -> list[str]:
-    """Return the models that have no finite ε at some ε of the file."""
+    """Return the models that are not differentially private at some declared ε."""
 
     def is_dp(name: str) -> bool:
         model = build_model(spec, name)

@@ -70,7 +70,9 @@ def _source_fields(
 ) -> dict[str, Value]:
     """Return the section ``source`` of a data set file in ``folder``.
 
-    origin   a path, ``sqlite:///path`` or ``$NAME`` of a variable with a database's URL
+    origin                     a path, ``sqlite:///path`` or ``$NAME`` of a variable with a
+                               database's URL
+    query, header, delimiter   empty where they are not given
 
     Of a CSV file the beginning is read, but no row of a sensitive one. DeclarationError for options
     that do not fit the origin, SourceError for a CSV file without a first line.
@@ -153,8 +155,8 @@ def _require_new(name: str, path: Path) -> None:
 
 
 def _require_unclaimed(name: str, source: Source) -> None:
-    """Raise DeclarationError if the source, or the population ``name`` itself, is one of releases:
-    its rows are not public. Outside a project nothing is raised."""
+    """Raise DeclarationError if the source or a population called ``name`` is claimed for releases,
+    so that its rows are not public. Outside a project nothing is raised."""
     from dp_pipeline.releases.home import find_home
 
     try:
@@ -187,7 +189,7 @@ def _draft(
 
 
 def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
-    """Raise DeclarationError for a missing column, or one whose type is not that of an id."""
+    """Raise DeclarationError unless a column ``name`` is of text, integers or an unknown type."""
     person = next((column for column in columns if column.name == name), None)
     if person is None:
         raise DeclarationError(

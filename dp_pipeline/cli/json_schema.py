@@ -48,16 +48,19 @@ def dataset_schema() -> dict[str, Any]:
     """Return the JSON Schema of data set files, with the names of models and methods."""
     schema = DataSetFile.model_json_schema(schema_generator=_ForEditors)
     sections = {name: section.get("properties", {}) for name, section in schema["$defs"].items()}
-    schema["properties"]["models"] |= _built(MODELS)
-    sections["KAnonymitySection"]["methods"] |= _built(METHODS)
+    schema["properties"]["models"] |= _mapping_schema(MODELS)
+    sections["KAnonymitySection"]["methods"] |= _mapping_schema(METHODS)
     for section, names in (("Bundled", BUNDLED), ("Generated", GENERATORS)):
         sections[section]["name"] = {"enum": sorted(names)}
     title = schema.pop("description")
     return {"$schema": GenerateJsonSchema.schema_dialect, "title": title, **schema}
 
 
-def _built(types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of a mapping from models or methods to their parameters."""
+def _mapping_schema(types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a mapping from names of models or methods to their parameters.
+
+    types   name → class of the model or method
+    """
     described = {}
     for name, type_ in types.items():
         rules = {field.name: field.metadata["expected"] for field in fields(type_)}

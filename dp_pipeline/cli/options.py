@@ -70,7 +70,7 @@ def amount_text(amount: Fraction | None) -> str:
 
 
 def number_or_none(value: float | None) -> float | None:
-    """Return a number that JSON can write: None for one that is not finite."""
+    """Return a number that JSON can write: None for None and for a number that is not finite."""
     return value if value is not None and math.isfinite(value) else None
 
 
@@ -89,8 +89,9 @@ def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> lis
         return []
 
 
-def _completing(*fields: tuple[str, ...]) -> Complete:
-    """Return a function that completes a text from these fields of the typed data set's file."""
+def _complete_from(*fields: tuple[str, ...]) -> Complete:
+    """Return a function that completes a text to names in these sections of the file of the typed
+    data set."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         names = [name for path in fields for name in _names_in(context, path)]
@@ -100,11 +101,11 @@ def _completing(*fields: tuple[str, ...]) -> Complete:
 
 
 _METHODS = ("k_anonymity", "methods")
-model_names = _completing(("models",))
-epsilons = _completing(("partitions",))
-method_names = _completing(_METHODS)
-ks = _completing(("k_anonymity", "partitions"))
-release_names = _completing(("models",), _METHODS)
+model_names = _complete_from(("models",))
+epsilons = _complete_from(("partitions",))
+method_names = _complete_from(_METHODS)
+ks = _complete_from(("k_anonymity", "partitions"))
+release_names = _complete_from(("models",), _METHODS)
 
 
 def _starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
@@ -131,17 +132,19 @@ def _names_in(context: click.Context, path: tuple[str, ...]) -> list[str]:
 DATASET = click.argument("dataset", shell_complete=dataset_names)
 
 
-def only_option(name: str, word: str, complete: Complete) -> Decorator:
-    """Return the option ``--name``, which may be repeated, as the argument ``names`` of a command.
+def filter_option(name: str, word: str, complete: Complete) -> Decorator:
+    """Return a decorator that gives a command the option ``--{name}``, which may be repeated, as
+    the argument ``{name}s``.
 
-    word   text for the help, after "Only this"
+    word       text for the help, after "Only this"
+    complete   completion of its value by a shell
     """
     words = f"Only this {word}; may be repeated."
     return click.option(f"--{name}", f"{name}s", multiple=True, shell_complete=complete, help=words)
 
 
-MODELS = only_option("model", "model", model_names)
-EPSILONS = only_option("epsilon", "ε", epsilons)
+MODELS = filter_option("model", "model", model_names)
+EPSILONS = filter_option("epsilon", "ε", epsilons)
 SNAPSHOT = click.option("--snapshot", default="", help="Open a new snapshot under this name.")
 _WINDOW = "A time window, or FIRST..LAST; the newest closed one by default."
 WINDOW = click.option("--window", "windows", default="", help=_WINDOW)
@@ -160,7 +163,7 @@ _REQUEST_OPTIONS = (
 
 
 def request_options(command: Command) -> Command:
-    """Add the options that `run` and `plan` share to a command."""
+    """Return a command with the arguments and options that `run` and `plan` share."""
     for option in reversed(_REQUEST_OPTIONS):
         command = option(command)
     return command

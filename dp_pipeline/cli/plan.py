@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def plan(dataset: str, reader: Reader, **options: Any) -> None:
     """Show what a run would cost, and which noise that buys.
 
-    Beside it what the account has spent, what is left, and its ceiling. Nothing is read or charged.
+    It also shows what the account has spent, what is left, and its ceiling. Nothing is read or
+    charged.
     """
     from dp_pipeline.releases.run_options import parse_request
     from dp_pipeline.releases.run_plan import plan_run, refined_cost
@@ -34,7 +35,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     planned, in_steps = plan_run(request), refined_cost(request)
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
-    tables, discovery = _foreseen(request, planned)
+    tables, discovery = _forecast_unpaid(request, planned)
     reader.print_output(
         lambda: {
             **plan_document(planned),
@@ -47,8 +48,9 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     planned.require_budget()
 
 
-def _foreseen(request: RunOptions, planned: RunPlan) -> tuple[list[PairForecast], list[str]]:
-    """Return the tables that unpaid releases will measure, and lines about an unpaid discovery."""
+def _forecast_unpaid(request: RunOptions, planned: RunPlan) -> tuple[list[PairForecast], list[str]]:
+    """Return (forecast of measured pairs for each unpaid release that chooses them, lines about an
+    unpaid discovery)."""
     from dp_pipeline.releases.foreseen import discovery_lines, forecast_pairs
 
     unpaid = [release for release in planned.releases if release.state.startswith("new")]
@@ -126,7 +128,8 @@ def _window(planned: RunPlan, name: str) -> dict[str, str]:
 
 
 def print_plan(planned: RunPlan) -> None:
-    """Print a line for each release or window, and one for the account."""
+    """Print a table with a line for each release or, if they end in several windows, for each
+    window, then the amounts of the account."""
     if len({release.windows[-1] for release in planned.releases if release.windows}) > 1:
         _print_windows(planned)
     else:

@@ -145,7 +145,8 @@ def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
 
 
 def _print_centres(result: RunResult) -> None:
-    """Print the centres of the first declared model at the largest ε."""
+    """Print the centres of the first declared model that has some, at the largest ε of the newest
+    window; print nothing if none has."""
     newest = result.releases[-len(result.options.names) :]
     first = next((release for release in newest if "centres" in release.tables), None)
     if first is not None:
@@ -252,10 +253,10 @@ def _release(result: ReleaseResult) -> dict[str, Any]:
 
 
 def quality_document(row: QualityRow) -> dict[str, Any]:
-    """Return one quality number for a program.
+    """Return one quality number as a document for a program.
 
-    ``deviation`` is that of its noise, none for an exact number of public rows; ``error`` is that
-    of a sample of the rows.
+    ``deviation`` is that of its noise, None for an exact number of public rows; ``error`` is that
+    of a sample of the rows. Numbers that are not finite are None.
     """
     return {
         "metric": row.metric,

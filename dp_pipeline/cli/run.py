@@ -22,9 +22,9 @@ from dp_pipeline.cli.options import (
     SNAPSHOT,
     WINDOW,
     Reader,
+    filter_option,
     ks,
     method_names,
-    only_option,
     request_options,
 )
 from dp_pipeline.cli.plan import plan_document, print_plan
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @DATASET
-@only_option("method", "method", method_names)
-@only_option("k", "K", ks)
+@filter_option("method", "method", method_names)
+@filter_option("k", "K", ks)
 @click.option("--all", "every", is_flag=True, help="Every method that the data set declares.")
 @SNAPSHOT
 @READER
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 def anonymize(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
     """Release k-anonymous tables of a data set, without any ε.
 
-    By its first method, at every K of public rows. This is not differential privacy. Of
-    sensitive rows the K has to be named: two releases reveal more than each.
+    It uses the first declared method and, for public rows, every K. This is not differential
+    privacy. For sensitive rows --k has to name one K: two releases reveal more than each alone.
     """
-    (result,) = _executed([anonymize_options(dataset, **options)], quiet=quiet)
+    (result,) = _execute_all([anonymize_options(dataset, **options)], quiet=quiet)
     _show_result(result, reader, custodian=custodian)
 
 
-def _executed(every: Sequence[RunOptions], *, quiet: bool) -> list[RunResult]:
+def _execute_all(every: Sequence[RunOptions], *, quiet: bool) -> list[RunResult]:
     from dp_pipeline.orchestration.runner import execute, step_count
     from dp_pipeline.reporting.text import progress
 
@@ -84,8 +84,8 @@ def anonymize_options(
     methods, ks   empty for the first method, and for all declared K
     every         whether all methods run
 
-    DeclarationError for a method or K that is not declared, and for several K of sensitive rows
-    without ``ks``.
+    DeclarationError for a method or K that is not declared, for ``every`` with ``methods``, and for
+    sensitive rows with several declared K but no ``ks``.
     """
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.snapshot import check_snapshot_id
@@ -134,7 +134,7 @@ def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: A
     """Release a data set: rows, models, evaluation, report."""
     from dp_pipeline.releases.run_options import parse_request
 
-    (result,) = _executed([parse_request(dataset, **options)], quiet=quiet)
+    (result,) = _execute_all([parse_request(dataset, **options)], quiet=quiet)
     _show_result(result, reader, custodian=custodian)
 
 
@@ -165,7 +165,7 @@ def rehearse(
     drawn = rehearsal.open_rehearsal(find_spec(dataset), find_home(), rows=rows or 0, like=like)
     with drawn as (spec, home):
         request = replace(parse_request(spec, **options), home=home, noise_name=rehearsal.NOISE)
-        (result,) = _executed([request], quiet=quiet)
+        (result,) = _execute_all([request], quiet=quiet)
         folder = rehearsal.export_rehearsal(result.spec, home, request.names)
     reader.print_output(
         lambda: {**released.result_document(result), "rehearsal": True, "export": str(folder)},
@@ -187,7 +187,7 @@ def demo(reader: Reader, quiet: bool, custodian: bool) -> None:
 
     requests = [parse_request(name) for name in DEMO]
     anonymous_requests = [anonymize_options(name, ks=(k,)) for name, k in DEMO_ANONYMOUS.items()]
-    results = _executed([*requests, *anonymous_requests], quiet=quiet)
+    results = _execute_all([*requests, *anonymous_requests], quiet=quiet)
     runs, tables = results[: len(requests)], results[len(requests) :]
     reader.print_output(
         lambda: {
@@ -211,8 +211,9 @@ def backfill(
 ) -> None:
     """Let the running Dagster release all of a data set.
 
-    Every model at every ε, one run an ε; where rows are partitioned into windows, what is published
-    of each window, one run a window. Shows the cost first, and refuses what does not fit.
+    It releases every model at every ε, one run an ε; where rows are partitioned into windows, what
+    is published of each window, one run a window. It shows the cost first, and refuses what does
+    not fit.
     """
     from dp_pipeline.orchestration.instance import dagster_instance
     from dp_pipeline.orchestration.jobs import require_daemon, submit_backfill
@@ -256,8 +257,8 @@ def backfill(
 def roll_up(dataset: str, models: tuple[str, ...], windows: str, reader: Reader) -> None:
     """Add up the releases of several windows, at no cost.
 
-    Such as the weeks of a month; a file is written for each model. The releases are public already;
-    the noise of the sum is shown alongside it.
+    The windows are such as the weeks of a month; a file is written for each model. The releases are
+    public already; the noise of the sum is shown alongside it.
     """
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases.epsilon_release import EpsilonRelease

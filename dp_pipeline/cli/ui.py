@@ -171,7 +171,7 @@ def _require_plain_path(path: str) -> None:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """Return the headers by name; RequestRefused where one of ``_SINGLE`` occurs twice."""
+    """Return name in lower case → header; RequestRefused where one of ``_SINGLE`` occurs twice."""
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
@@ -201,7 +201,8 @@ def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
 
 
 def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Raise RequestRefused if another page sends the request, except for a link to a page here."""
+    """Raise RequestRefused if a page of another origin sends the request, except for a link to a
+    page here."""
     site = headers.get("sec-fetch-site", "none").lower()
     if site in ("none", "same-origin"):
         return
@@ -232,7 +233,8 @@ def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def _require_method(scope: Scope, headers: Mapping[str, str]) -> None:
-    """Raise RequestRefused for other methods than GET for pages and POST for GraphQL."""
+    """Raise RequestRefused unless a request to GraphQL is POST with a JSON body, and any other is
+    GET or HEAD and reports no event of an asset."""
     path, method = scope["path"], scope["method"]
     if path.startswith(_REPORTS):
         reason = "events of runs cannot be reported from outside, as each run records its own"

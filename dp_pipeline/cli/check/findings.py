@@ -25,7 +25,8 @@ class Finding:
 
 @contextmanager
 def collect_error(findings: list[Finding], name: str) -> Iterator[None]:
-    """Append a fault about the object ``name`` to ``findings`` for an error of the block."""
+    """Suppress an error of the block, and append a fault about the object ``name`` to ``findings``
+    instead."""
     try:
         yield
     except PipelineError as error:
@@ -37,7 +38,8 @@ def collect_error(findings: list[Finding], name: str) -> Iterator[None]:
 
 
 def run_check(topic: str, check: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a check under its topic, with an error that ends it as the last one."""
+    """Yield the findings of a check with its topic; an error ends it, and is the last finding, a
+    fault."""
     try:
         for finding in check:
             yield replace(finding, topic=topic)

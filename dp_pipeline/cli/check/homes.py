@@ -22,9 +22,9 @@ from dp_pipeline.releases.store import BUNDLE_FILE
 
 
 def check_leftovers(home: Home) -> Iterator[Finding]:
-    """Yield a finding for each leftover file of a killed run, or that there is none.
+    """Yield a fault for each leftover file or folder of a killed run, or that there is none.
 
-    Also a note for each snapshot whose rows were not read to the end.
+    Yield also a note for each snapshot whose rows were not read to the end.
     """
     leftovers = [*files.leftovers(home.root, below=True), *files.leftovers(_head_folder(home))]
     for path in leftovers:
@@ -32,7 +32,7 @@ def check_leftovers(home: Home) -> Iterator[Finding]:
     if not leftovers:
         yield Finding("ok", "no temporary file or folder of a killed run")
     for folder in sorted(path for path in home.raw.glob("[!.]*/*") if path.is_dir()):
-        if not _is_read_to_the_end(folder / "manifest.json"):
+        if not _is_read_completely(folder / "manifest.json"):
             dataset, window, name = folder.parent.name, "", folder.name
             spec = load_all()[0].get(dataset)
             if spec is not None and spec.windows is not None:
@@ -57,8 +57,9 @@ def _head_folder(home: Home) -> Path:
     return home.ledger_folder / "locks" if is_inside else folder
 
 
-def _is_read_to_the_end(manifest: Path) -> bool:
-    """Return whether a manifest says that all rows were read; True if damaged, False if absent."""
+def _is_read_completely(manifest: Path) -> bool:
+    """Return whether all rows were read, or retired, by a snapshot's manifest: a damaged one counts
+    as if they were, an absent one does not."""
     if not manifest.is_file():
         return False
     try:
@@ -124,7 +125,8 @@ def _private_paths(home: Home) -> Iterator[Path]:
 
 
 def check_formats(home: Home) -> Iterator[Finding]:
-    """Yield the formats and versions of stored objects, and a fault for each unreadable one."""
+    """Yield the numbers of stored objects by kind and format, those of snapshots by version of this
+    program, and a fault for each object that is unreadable or of an unknown format."""
     manifests = sorted(home.raw.glob("*/*/manifest.json"))
     documents = [*home.internal.rglob("*.json"), *home.released.rglob("partition-*.json")]
     yield from _count_formats("bundles", sorted(home.released.rglob(BUNDLE_FILE)))

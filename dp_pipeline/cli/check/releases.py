@@ -86,7 +86,8 @@ class ChargedRelease:
 
     @property
     def advice_on_snapshot(self) -> str:
-        """The advice where the snapshot of the release is no longer the current one, as text."""
+        """The command that reads the release's snapshot again where it is no longer the current
+        one, or that gives the release up, as a text."""
         window, (*earlier, last) = (self.windows or ("",))[-1], self.facts["snapshot"].split("+")
         name = last.removeprefix(f"{window}.") if window else last
         if earlier or name == window:
@@ -144,8 +145,9 @@ class ChargedRelease:
         path = self.home.ledger_folder / "locks" / f"{self.entry.key}.lock"
         return path.is_file() and is_locked(path)
 
-    def changes(self, spec: DatasetSpec) -> str:
-        """Return as text why the key of the release as ``spec`` declares it is another one."""
+    def key_changes(self, spec: DatasetSpec) -> str:
+        """Return as text what changed since the charge, so that ``spec`` gives the release another
+        key."""
         changes = []
         release = self.release(spec)
         if self.facts["declaration"] != release.spec.digest:
@@ -178,7 +180,8 @@ def charged_releases(home: Home) -> Iterator[ChargedRelease]:
 
 
 def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec | None:
-    """Return the declaration at the last of ``windows``, if any; None if it does not fit them."""
+    """Return the declaration at the last of ``windows``, or unchanged without windows; None without
+    a declaration, or if it does not fit the windows."""
     if spec is None or (spec.windows is None) != (not windows):
         return None
     try:
@@ -210,7 +213,8 @@ def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
 
 
 def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
-    """Return what the next run does with a release; append a finding if a person must act."""
+    """Return in words how the next run treats a release; append a finding if the release is
+    unfinished or would be charged anew."""
     spec = release.spec
     if release.state == "unfinished":
         findings.append(_unfinished(release))
@@ -225,15 +229,16 @@ def _outcome(release: ChargedRelease, findings: list[Finding]) -> str:
         return "replayed at no cost" if release.state == "settled" else "dead"
     if not release.is_current(spec):
         return "stored, of an earlier snapshot"
-    text = f"{release.entry.what}: a run would charge it anew: {release.changes(spec)}"
+    text = f"{release.entry.what}: a run would charge it anew: {release.key_changes(spec)}"
     findings.append(Finding("note", text))
     return "charged anew by the next run"
 
 
 def _replay(release: ChargedRelease) -> Iterator[Finding]:
-    """Yield a finding: whether this code rebuilds a settled release's bundle from its answers.
+    """Yield one finding: whether this code rebuilds a settled release's bundle from its answers.
 
-    None if there is nothing to compare: for a k-anonymous release, and for another key.
+    Yield none for a release that is k-anonymous, not settled or not declared, and where there is
+    another key or no stored bundle.
     """
     spec, is_settled = release.spec, release.state == "settled"
     if spec is None or not is_settled or release.release_class is KAnonymousRelease:
@@ -275,7 +280,7 @@ def _obstacle(release: ChargedRelease) -> str | None:
     except PipelineError as error:
         return str(error)
     if key.digest != release.entry.key:
-        return f"{release.changes(spec)}: declare it as it was, or use {facts['code']}"
+        return f"{release.key_changes(spec)}: declare it as it was, or use {facts['code']}"
     if not release.is_current(spec):
         return f"another snapshot is read now: {release.advice_on_snapshot}"
     if isinstance(today, NoisyRelease) and isinstance(key, ReleaseKey):
