@@ -43,7 +43,7 @@ class _ColumnSection(fields.Section):
     """The fields that attributes of all kinds have.
 
     column    The column of the source, where its name is another.
-    nullable  Whether cells that are not as declared have a separate level, missing; true if absent.
+    nullable  Whether cells not as declared have a level, missing; absent: unless rows are dropped.
     missing   Texts that mean a missing value, in addition to an empty one.
     usable    The share of the rows that checks require to be as declared.
     """
@@ -311,7 +311,7 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
         return self
 
     def _names(self) -> tuple[tuple[int, str], ...]:
-        """Return the code and the name of each named bin."""
+        """Return (code, name) of each named bin, by code; FieldError for a name of no bin."""
         bins, names = self._cells(), dict[int, str]()
         for text, name in self.names.items():
             number = fields.finite(text)

@@ -52,7 +52,7 @@ class Constraint:
 
     @property
     def measured(self) -> dict[str, Any]:
-        """The fields of the constraint that change a measurement."""
+        """The fields of the constraint that change a measurement, by name."""
         return {"attributes": self.attributes, "boxes": self.boxes, "is_only": self.is_only}
 
 
@@ -68,7 +68,10 @@ class AllowedCells:
     mask: Mask
 
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
-        """Return a mask (n,) of the rows in allowed cells; codes must not be negative."""
+        """Return a mask (n,) of the rows in allowed cells.
+
+        codes   attribute → codes (n,), none of them negative
+        """
         keys = np.zeros(len(codes[self.names[0]]), dtype=np.int64)
         for name, size in zip(self.names, self.mask.shape, strict=True):
             keys = keys * size + codes[name]

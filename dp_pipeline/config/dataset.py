@@ -200,7 +200,8 @@ class DatasetSpec:
     def widest(self) -> Self:
         """The declaration with the most cells that a discovery can give, under invented names.
 
-        Sizes, prices and models are computed from it before a discovery.
+        This one if nothing is to be discovered. Sizes, prices and models are computed from it
+        before a discovery.
         """
         if not self.to_discover:
             return self

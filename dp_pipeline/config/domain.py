@@ -238,7 +238,7 @@ class Parts:
     order        their number or date by which they are in order; empty: they are a set
     key          column of their own source that names their unit; empty: they have none, so that
                  every unit has a part
-    single       attribute and some of its codes, which at most one part of a unit has; several
+    single       (attribute, codes): at most one part of a unit has any of these codes
     """
 
     name: str

@@ -284,11 +284,12 @@ class MetresPerUnit:
 
 
 def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | None:
-    """Return the two numeric ``columns`` that are the coordinates of a place, or None.
+    """Return the columns (to the right, upwards) of the coordinates of a place, or None.
 
-    declared   ``point`` of the data set file, if both are among the columns
+    columns    names of numeric columns
+    declared   ``point`` of the data set file, which is returned if the columns have both
 
-    Without it, a pair of names that differ only in the words for coordinates.
+    Else it is a pair of names that differ only in the words for coordinates.
 
     >>> point_of(["lat", "lon"]), point_of(["pickup_lat", "fare", "pickup_lng"])
     (('lon', 'lat'), ('pickup_lng', 'pickup_lat'))
@@ -306,7 +307,7 @@ def point_of(columns: Sequence[str], declared: Point | None = None) -> Point | N
 
 
 def metres_per_unit(point: Point, box: tuple[Coordinate, Coordinate]) -> MetresPerUnit | None:
-    """Return the length in metres of a unit of a place's coordinates; None if it is unknown.
+    """Return the length in metres of one unit along each axis of a map; None if it is unknown.
 
     Also None for a box at whose edges a degree of longitude differs by more than ``TOLERANCE``.
 

@@ -131,7 +131,10 @@ def _parts_between(part: str, walls: NDArray[np.datetime64]) -> list[int]:
 
 
 def _cells_between(attribute: Attribute, low: float, high: float) -> Codes:
-    """Return the codes of numbers from ``low`` to ``high``; empty if their rows are dropped."""
+    """Return the codes of numbers from ``low`` to ``high``; () if their rows are dropped.
+
+    () for levels too, unless there is only one number.
+    """
     if isinstance(attribute.cells, Levels):
         numbers = {number_of(level): level for level in reversed(attribute.cells.values)}
         return _cell_of(attribute, numbers.get(low, str(low))) if low == high else ()

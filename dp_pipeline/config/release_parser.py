@@ -174,7 +174,7 @@ class PublishSection(fields.Section):
 
 
 def publication_sections(value: object) -> tuple[PublishSection, ...]:
-    """Return the publications of a section, which is one or a list of them."""
+    """Return the parsed sections of ``publish``, which is one mapping or a list of them."""
     items = value if isinstance(value, (list, tuple)) else [value]
     sections = []
     for index, item in enumerate(items):
@@ -204,7 +204,7 @@ class KAnonymitySection(fields.Section):
     attributes       The quasi-identifiers, which are released with the label.
     partitions       The K that may be requested.
     sensitive_label  Whether a row's label is a secret.
-    diversity        Different labels in each class.
+    diversity        The least number of different labels in each class.
     suppress         The share of the rows that may be left out.
     seed             The seed of the methods that draw.
     """

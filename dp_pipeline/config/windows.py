@@ -163,7 +163,7 @@ class Windows:
             before = self.preceding(names[-1])
             if before is None:
                 raise DeclarationError(
-                    f"a release over {count} windows up to {last} needs a window before "
+                    f"A release over {count} windows up to {last} needs a window before "
                     f"{self.first}, which is the first: name a later window, or fewer windows"
                 )
             names.append(before)

@@ -15,7 +15,7 @@ from dp_pipeline.results.synthetic_table import noisy_table_names
 
 
 def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
-    """Return an exported synthetic table or clustering, from which numbers can be computed.
+    """Return an exported clustering or synthetic table, of rows or units, for computing numbers.
 
     folder   that ``dp-pipeline export`` wrote, in any of its formats
 
