@@ -71,6 +71,8 @@ def _lines(section: Mapping[str, object], folder: Path) -> list[str]:
     name = section.get("file")
     is_file = isinstance(name, str) and name and len(section) == 1
     require(is_file, "a list, first..last, discover, or {file: NAME}", "other fields")
+    expected = "a path without the character U+0000"
+    require("\0" not in str(name), expected, repr(str(name)[:60]), "file")
     try:
         content = bounded_bytes(folder / str(name), max_bytes=MAX_FILE_BYTES).decode("utf-8-sig")
     except OSError as error:

@@ -398,6 +398,7 @@ def _path(text: str, folder: Path, field: str) -> tuple[str, str | None]:
 
     While that variable is not set, the path is ``text``.
     """
+    require("\0" not in text, "a path without the character U+0000", repr(text[:60]), field)
     variable, _, below_data = text.partition("/")
     if variable != f"${DATA_FOLDER_VARIABLE}":
         require("$" not in text, f"no variable but ${DATA_FOLDER_VARIABLE}", repr(text[:60]), field)

@@ -17,6 +17,8 @@ from dp_pipeline.config.errors import DeclarationError, FieldError, is_name
 from dp_pipeline.config.system_errors import bounded_bytes, os_error_reason, remedy_of
 
 _MAX_BYTES = 1 << 22
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which an escape in YAML can name, and no file or path can have."""
 _ALIAS = "an alias is not allowed: write out the value that it stands for"
 
 TODO = "TODO"
@@ -104,6 +106,7 @@ class Document:
         if isinstance(node, yaml.SequenceNode):
             return [self._read_node(item, (*place, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
+            self._require_characters(node.value, place)
             return str(node.value)
         texts: dict[str, Any] = {}
         for key, value in node.value:
@@ -111,6 +114,7 @@ class Document:
                 odd = (*place, "a field's name")
                 self.values[odd] = key.start_mark.line + 1
                 raise self.refusal(FieldError("one value", "a list or mapping", field=odd))
+            self._require_characters(key.value, place)
             below = (*place, str(key.value))
             if below in self.values:
                 self.values[below] = key.start_mark.line + 1
@@ -119,6 +123,12 @@ class Document:
             self.keys[below] = key.start_mark.line + 1
             texts[str(key.value)] = self._read_node(value, below)
         return texts
+
+    def _require_characters(self, text: str, place: Place) -> None:
+        surrogate = _SURROGATE.search(text)
+        if surrogate is not None:
+            got, hint = f"the surrogate U+{ord(surrogate[0]):04X}", ": write the character itself"
+            raise self.refusal(FieldError("characters", got, field=place, hint=hint))
 
     def located(self, error: DeclarationError, *names: str) -> DeclarationError:
         """Return ``error`` with the file, and the line of the field ``names`` or of one around it.
