@@ -102,12 +102,14 @@ class OpenTable:
     ) -> Estimate | dict[str, Estimate]:
         """Return the estimated mean of a numeric column, in its unit; with ``by``, of each group.
 
-        Missing values, and values of ``by`` without a released row, are left out. DeclarationError
-        for a column of texts, or where no released row meets the condition."""
+        Missing values are left out, and so are groups without a released row that has a value.
+        DeclarationError for a column of texts, or where no released row that has a value meets the
+        condition."""
         rows, used = self.rows_where(where)
         if not by:
             return self._mean(column, rows, used, where, of=of, level=level)
         attribute = self._attributes[self._require_column(by)]
+        rows = rows & self._numbers(column)[1]
         if not rows.any():
             raise _no_value(column, where, "mean")
         codes, used = self.precision.codes[attribute], union(used, (attribute,))

@@ -235,6 +235,19 @@ def test_replicates_combine_by_rubins_rule() -> None:
         combine([(1.0, 0.1), (1.2, 0.1)], level=95)
 
 
+def test_a_group_without_a_value_has_no_mean() -> None:
+    tables = tables_of(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
+    codes = tables["codes"]["b"]
+    values = np.where((tables["codes"]["a"] == 0) | (codes == 0), None, codes.astype(object))
+    opened = open_table({**tables, "synthetic": {**tables["synthetic"], "b": values}})
+    means = opened.mean("b", by="a")
+    assert isinstance(means, dict)
+    assert [*means] == ["a1"]
+    assert means["a1"].value == pytest.approx(820 / 560, abs=0.01)
+    with pytest.raises(DeclarationError, match="No released row that meets the cond"):
+        opened.mean("b", by="a", where="a = 'a0'")
+
+
 def test_a_level_is_between_0_and_1() -> None:
     opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
     with pytest.raises(
