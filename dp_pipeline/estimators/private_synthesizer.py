@@ -558,7 +558,7 @@ noise protects nobody
             )
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
-        measured, unmeasured = answers.compared(codes, domain), answers.unmeasured(codes)
+        measured, unmeasured = answers.compare(codes, domain), answers.count_unmeasured(codes)
         missing = missing_line(missing_shares(domain, table.tables_without_rows()))
         if real is None:
             if label is not None:

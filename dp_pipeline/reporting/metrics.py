@@ -35,11 +35,11 @@ _WRONG = "Share of true rows that {} learned from synthetic rows gets wrong"
 class Metric:
     """A kind of quality number.
 
-    short       column header of a narrow table
-    title       its name, in words
-    unit        of its values; None where each number has a unit of its own
+    short       name as a column header of a narrow table
+    title       name in words
+    unit        unit of the values; None where each number has a unit of its own
     better      which values are better, in words
-    reference   value of a method without privacy, if it is known
+    reference   value of a method without privacy; None if it is not known
     """
 
     short: str
@@ -128,7 +128,7 @@ class QualityRow:
     """One quality number of one release.
 
     epsilon   ε of the release, without that of its evaluation
-    metric    name of its metric, as of ``find_metric``
+    metric    name of a metric that ``find_metric`` takes
     scale     of Laplace noise with the same deviation as the number's noise, if it was paid for
               with ε; None for an exact number on public rows
     unit      of value and scale
@@ -164,7 +164,7 @@ class QualityRow:
 
     @property
     def text(self) -> str:
-        """The value as text, with its error if it has one, else with its deviation.
+        """The value as text, ± the error of a sample or the noise's deviation if it has one.
 
         >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
         '12.3 ± 0.4'
@@ -177,7 +177,7 @@ class QualityRow:
 
 
 def bought_rows(bundle: Bundle) -> list[QualityRow]:
-    """Return the noisy quality numbers that a stored release has paid for."""
+    """Return the noisy quality numbers of a stored release, which its evaluation has paid for."""
     epsilon = Fraction(bundle.facts["epsilon"])
     return [
         QualityRow(bundle.model, epsilon, metric, number.value, number.scale, number.unit)
@@ -186,7 +186,7 @@ def bought_rows(bundle: Bundle) -> list[QualityRow]:
 
 
 def to_documents(rows: Sequence[QualityRow]) -> list[dict[str, Any]]:
-    """Return the quality rows as JSON values."""
+    """Return quality rows as dicts of JSON values, which ``from_documents`` reads."""
     return [{**vars(row), "epsilon": str(row.epsilon)} for row in rows]
 
 
@@ -199,7 +199,7 @@ def from_documents(documents: Sequence[Mapping[str, Any]]) -> list[QualityRow]:
 
 
 def sample_words(rows: Iterable[QualityRow]) -> str:
-    """Return a sentence on numbers of a sample, for readers; empty if no row is of a sample."""
+    """Return sentences that say what sample the numbers are of; empty if all rows were used."""
     if all(row.error is None for row in rows):
         return ""
     return (
@@ -212,8 +212,8 @@ def sample_words(rows: Iterable[QualityRow]) -> str:
 class Pivot:
     """The quality numbers of one metric as a table: models down, ε ascending across.
 
-    unit    of the metric; else those of the numbers
-    cells   (model, ε) → its numbers: one, or one a replicate; absent without any
+    unit    unit of the metric, or else the units of the numbers
+    cells   (model, ε) → its numbers, one for each replicate; pairs without numbers are absent
     """
 
     metric: str
@@ -233,12 +233,12 @@ class Pivot:
     def head(self, prices: Mapping[Fraction, str]) -> list[str]:
         """Return the head of the table: ``Model``, then a text with each ε and its price.
 
-        prices   ε → price of a release at it, in words, where that differs from ε
+        prices   ε → text with the price of a release at it, if that differs from ε
         """
         return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
 
     def texts(self, model: str) -> tuple[str, ...]:
-        """Return the text of the model's numbers at each ε; a dash where there is none."""
+        """Return a text with the model's numbers for each of ``epsilons``; a dash for none."""
         return tuple(
             "; ".join(row.text for row in self.cells.get((model, epsilon), ())) or "–"
             for epsilon in self.epsilons
@@ -246,7 +246,7 @@ class Pivot:
 
     @property
     def only_text(self) -> str:
-        """The text that all cells share; empty if texts differ or there is only one cell."""
+        """The text that all cells have; empty if texts differ or there is only one cell."""
         texts = {text for model in self.models for text in self.texts(model)}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
 
@@ -267,7 +267,7 @@ def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
 
 
 def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
-    """Return the table of the rows of one metric; without such rows it has no cells."""
+    """Return a table, models × ε, of the quality rows of one metric; empty without such rows."""
     chosen = [row for row in sort_rows(rows) if row.metric == metric]
     cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
     for row in chosen:
@@ -288,10 +288,10 @@ MOST_NUMBERS = 4
 
 @dataclass(frozen=True)
 class SummaryTable:
-    """A table of the quality of every model at the largest ε that was evaluated.
+    """A table of the quality of every model at the largest ε that was evaluated, as texts.
 
     caption   a description of the table
-    head      ``model`` and the most important metrics
+    head      ``model`` and up to ``MOST_NUMBERS`` metrics, the most important first
     body      a line for each model, the best by the first metric first
     """
 
@@ -303,7 +303,7 @@ class SummaryTable:
     def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
         """Return the summary of the quality numbers at their largest ε; None without numbers.
 
-        prices   ε → price of a release at it, in words, where that differs from ε
+        prices   ε → text with the price of a release at it, if that differs from ε
         """
         if not rows:
             return None
@@ -323,7 +323,8 @@ class SummaryTable:
 def _rank(
     rows: Sequence[QualityRow], metrics: Sequence[str], model: str
 ) -> tuple[tuple[int, float], str]:
-    """Return a sort key of a model: the place and the value of the first metric that it has."""
+    """Return a sort key that puts better models first: by the mean of the first of ``metrics`` that
+    a model has numbers of, then by name; models without any come last."""
     for place, metric in enumerate(metrics):
         values = [row.value for row in rows if row.model == model and row.metric == metric]
         if values and not np.isnan(values).all():
@@ -337,8 +338,8 @@ REFERENCE = "eug_kmeans"
 
 
 def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
-    """Return a new row of metric ``rcp`` for each exact row of ``nicv`` of another model than
-    ``REFERENCE``: by what percentage it is lower than the mean NICV of that model at the same ε.
+    """Return new rows of metric ``rcp`` alone: by how many percent each exact NICV is below the
+    mean NICV of the model ``REFERENCE`` at the same ε.
 
     Noisy numbers have none, as a quotient would hide their noise, and each is clipped at a distance
     of its own model's; nor have those at an ε where ``REFERENCE`` was not evaluated."""
@@ -378,7 +379,7 @@ _COUNTS = {
 
 
 def measure_text(value: float | None, name: str) -> str:
-    """Return a measure of a k-anonymous release as text; a dash if it is missing.
+    """Return the measure called ``name`` of a k-anonymous release as text; a dash for None or NaN.
 
     >>> [measure_text(1234.0, "rows"), measure_text(0.25, "alpha"), measure_text(math.inf, "alpha")]
     ['1,234', '0.250', 'no bound']
@@ -391,7 +392,8 @@ def measure_text(value: float | None, name: str) -> str:
 
 
 def share_text(part: float, total: float) -> str:
-    """Return a part in percent of a total as text, with three digits; a dash for a total of 0.
+    """Return ``part`` as a percentage of ``total``, a text with three digits; a dash for a total
+    of 0.
 
     >>> share_text(1, 8), share_text(1, 40000), share_text(0, 8)
     ('12.5 %', '0.00250 %', '0 %')

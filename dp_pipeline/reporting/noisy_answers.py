@@ -58,12 +58,13 @@ class MeasuredTable:
 
     @property
     def model(self) -> float:
-        """A lower bound of the part of the distance that noise does not explain, at least 0."""
+        """A lower bound of the model's error: ``distance`` − ``noise`` − 2 ``spread``, or 0."""
         return max(0.0, self.distance - self.noise - SEEN * self.spread)
 
     @property
     def most(self) -> float:
-        """An upper bound of the expected distance between synthetic and true shares."""
+        """An upper bound of the expected distance between synthetic and true shares, ``distance`` +
+        ``noise``, at most 1."""
         return min(1.0, self.distance + self.noise)
 
     @property
@@ -76,12 +77,12 @@ class MeasuredTable:
 
 @dataclass(frozen=True)
 class NoisyAnswers:
-    """The measured tables of a release, to compare synthetic rows with.
+    """The noisy tables that a release measured, to compare synthetic rows with.
 
-    tables      noisy tables as they were paid for, which count each row, or unit, once
+    tables      noisy tables, each of which counts every row, or unit, once
     groupings   attribute → groups of its levels in tables of several attributes
-    total       number of rows, or units, by all tables; None without tables
-    pairs       attribute → noisy counts (cells,) of pairs of parts of one unit, of all sizes
+    total       noisy number of rows, or units, by all tables; None without tables
+    pairs       attribute of parts → noisy counts (cells,) of pairs of parts of one unit
     """
 
     tables: tuple[NoisyCounts, ...]
@@ -91,7 +92,7 @@ class NoisyAnswers:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, domain: Domain) -> NoisyAnswers | None:
-        """Return the measured tables of a stored release; None where no noisy counts are stored, or
+        """Return the noisy tables that a stored release measured; None where none are stored, or
         where they are of attributes that the domain lacks."""
         described = bundle.tables.get(noisy_table_names(bundle.tables)[0])
         names = set() if described is None else {*", ".join(described["marginal"]).split(", ")}
@@ -107,7 +108,7 @@ class NoisyAnswers:
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:
-        """Return the measured tables of a synthetic table in memory."""
+        """Return the noisy tables from which a synthetic table was made."""
         return cls._of_counts(table.noisy_counts, table.groupings, table.domain)
 
     @classmethod
@@ -122,10 +123,12 @@ class NoisyAnswers:
         }
         return cls(rows, groupings, NoisyTotal.of_counts(rows), pairs)
 
-    def compared(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
-        """Return the distances of synthetic rows from the least noisy answers of each measured
-        column and pair, at most ``MOST_PAIRS`` pairs, and of each measured pair of parts; () where
-        the noisy number of rows is unknown or mostly noise.
+    def compare(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
+        """Return the distances of synthetic rows from noisy counts over some attributes.
+
+        These are each measured attribute, at most ``MOST_PAIRS`` measured pairs of attributes, and
+        each attribute of pairs of parts; of several counts, those with the least noise. () if the
+        noisy number of rows is unknown or mostly noise.
 
         codes    attribute → codes of the synthetic rows (rows,)
         domain   declared attributes
@@ -150,13 +153,14 @@ class NoisyAnswers:
                 tables.append(MeasuredTable((name, name), distance, *noise))
         return tuple(sorted(tables, key=lambda t: (-t.model, -t.most, -t.distance)))
 
-    def unmeasured(self, codes: Mapping[str, IntArray]) -> int:
-        """Return the number of pairs among the attributes of ``codes`` that no table measured."""
+    def count_unmeasured(self, codes: Mapping[str, IntArray]) -> int:
+        """Return the number of pairs of attributes in ``codes`` that no noisy table has."""
         pairs = [names for names in self._attribute_sets(codes) if len(names) == 2]
         return comb(len(codes), 2) - len(pairs)
 
     def _attribute_sets(self, codes: Mapping[str, IntArray]) -> list[Names]:
-        """Return the measured columns and pairs, each once and in the order of ``codes``."""
+        """Return the attributes of ``codes`` that noisy tables have, then the pairs of them in one
+        table, each once."""
         measured = [[name for name in codes if name in t.attributes] for t in self.tables]
         singles = [(name,) for name in codes if any(name in names for names in measured)]
         pairs = dict.fromkeys(pair for names in measured for pair in combinations(names, 2))
@@ -194,8 +198,9 @@ def synthetic_shares(
     shares without rows.
 
     codes     attribute → codes (rows,)
-    shape     groups of levels of each attribute, or levels where ``groups`` has none
-    weights   of the rows (rows,); None: 1
+    shape     number of each attribute's levels, or of groups of them where ``groups`` has any
+    groups    attribute → groups of its levels
+    weights   weight of each row (rows,); None: 1
     """
     columns = tuple(
         groups[name].group_of_level[codes[name]] if name in groups else codes[name]
@@ -208,7 +213,8 @@ def synthetic_shares(
 
 
 def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | FloatArray:
-    """Return numbers by size, from two parts on, and by cell, a pair of codes: (sizes, cells).
+    """Return a table of pairs of parts as (sizes, cells): a row for each number of parts of a unit,
+    from 2 on, and a cell for each pair of codes.
 
     table   (sizes, k, k) by both codes; where parts are a set, the smaller code is first
     """
@@ -227,7 +233,8 @@ def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
 
 
 def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
-    """Return the share of units by pair of codes (cells,), where all pairs of a unit count 1."""
+    """Return the weight of each pair of an attribute's codes (cells,), as a share of all units; the
+    pairs of parts of one unit share a weight of 1."""
     cells = _cells_of_pairs(units.pair_counts(name), units.domain)
     many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
     return np.asarray((cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum())

@@ -40,8 +40,8 @@ class Timeline(NamedTuple):
 def card(release: ReportedRelease) -> str:
     """Return the card of one release in Markdown, at most 100 lines.
 
-    It is no part of a private release's bundle: that never changes, but the sum of all charges
-    grows. Raises BoundaryViolation for what ``require_showable`` refuses."""
+    The bundle of a private release does not have it: a bundle never changes, but the sum of all
+    charges grows. Raises BoundaryViolation for what ``require_showable`` refuses."""
     release.require_showable()
     return render(f"card_{release.level}.md.j2", release=release, figures=FIGURES)
 
@@ -60,11 +60,11 @@ def write_report(  # noqa: PLR0913
 ) -> Path:
     """Write the HTML report of a data set over all ε, all K or all time windows; return its path.
 
-    level             of the releases; a timeline for a report over time windows
-    releases          of that level; over K at most one for each method and K
-    pictures          figures of the releases
-    rows              quality numbers, over ε
-    non_dp_releases   releases of the same sensitive rows without ε, a text each
+    level             ``epsilon`` or ``k``; for a report over time windows the table of these
+    releases          releases of that level; over K at most one for each method and K
+    pictures          pictures of the releases
+    rows              quality numbers, for a report over ε
+    non_dp_releases   a text for each release of the same sensitive rows without ε
     forecast          what the population has spent and can afford; None over K
     written           the time on the page; None: now
 
@@ -144,7 +144,8 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
 
 
 def _spent(bundles: Sequence[Bundle]) -> Fraction:
-    """Return the total cost of some releases, in which a refined release counts once."""
+    """Return the total cost of some releases; what a refinement shares with the release that it
+    refines counts once."""
     keys = {bundle.key for bundle in bundles}
     costs = (b.charged if b.facts.get(REFINES) in keys else b.charged_in_all for b in bundles)
     return sum(costs, Fraction(0))
@@ -153,8 +154,8 @@ def _spent(bundles: Sequence[Bundle]) -> Fraction:
 class Grid(NamedTuple):
     """A table methods × K of k-anonymous releases.
 
-    heads   one text a K, ascending
-    lines   (method, its release or None at each K); methods in the order of their releases
+    heads   a text for each K, ascending
+    lines   (method, its release or None for each K); methods in the order of their releases
     """
 
     heads: list[str]
@@ -189,7 +190,7 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the first text of pairs → all second texts that are paired with it, in their order."""
+    """Return first text of a pair → the second texts of all pairs with it, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:
         groups.setdefault(text, []).append(name)

@@ -99,12 +99,12 @@ class NoisyTotal:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the total is so small that noise could make it for an empty table."""
+        """Whether the number is below ``DEVIATIONS`` deviations, as that of an empty table is."""
         return self.rows < DEVIATIONS * self.deviation
 
     @property
     def is_signal(self) -> bool:
-        """Whether the total is at least twice what noise could make it for an empty table."""
+        """Whether the number is at least 2·``DEVIATIONS`` deviations of its noise."""
         return self.rows >= 2 * DEVIATIONS * self.deviation
 
     @property
@@ -113,8 +113,8 @@ class NoisyTotal:
 
     @classmethod
     def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the mean of (total, noise variance) pairs, weighted by 1/variance; None if no
-        variance is above 0."""
+        """Return the mean of (total, noise variance) pairs, weighted by 1/variance, with its
+        deviation; None if no variance is above 0."""
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
@@ -124,7 +124,8 @@ class NoisyTotal:
 
     @classmethod
     def of_counts(cls, counts: Iterable[NoisyCounts]) -> NoisyTotal | None:
-        """Return the mean total of tables that each count every row once; None without tables."""
+        """Return the weighted mean of the totals of noisy tables that each count every row once;
+        None without tables."""
         return cls.of_sums(
             (float(each.table.sum()), each.table.size * each.deviation**2) for each in counts
         )
@@ -138,7 +139,7 @@ class NoisyTotal:
 
         tables     stored tables of the release
         spends     charges of the model, without those of its evaluation
-        distance   rows that neighbouring tables differ by
+        distance   number of rows by which neighbouring tables differ
         """
         if {*noisy_table_names(tables)} <= {*tables}:
             return cls.of_sums(_sums(tables))
@@ -159,7 +160,7 @@ def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
 
 
 def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
-    """Return a sentence for each weakness that a stored release shows; () for a k-anonymous one.
+    """Return a warning of each weakness that a stored release shows; () if it is k-anonymous.
 
     spec   the declaration of its data set
     """
@@ -172,10 +173,10 @@ def bundle_warnings(spec: DatasetSpec, bundle: Bundle) -> tuple[str, ...]:
 def release_warnings(
     spec: DatasetSpec, tables: Tables, total: NoisyTotal | None, *, epsilon: Fraction
 ) -> tuple[str, ...]:
-    """Return a sentence for each weakness that the tables of a release show.
+    """Return a warning of each weakness that the tables of a release show, such as few rows.
 
     spec     the declaration, with the declared number of rows if there is one
-    tables   as they are stored; those of rows and of cells are not needed
+    tables   the tables as they are stored; those of rows and of cells are not needed
     total    noisy number of rows; None where it is unknown
     """
     if "centres" in tables:
@@ -217,10 +218,10 @@ def _table_warnings(spec: DatasetSpec, tables: Tables, total: NoisyTotal | None)
 
 
 def missing_shares(domain: Domain, tables: Tables) -> dict[str, float]:
-    """Return attribute → noisy share of its missing cells, in 0..1, where cells may be missing; {}
-    for a release without a synthetic table.
+    """Return attribute → share, in 0..1, of released rows without a value of it, for attributes
+    that may be missing; {} for a release without a synthetic table.
 
-    tables   of the release, as they are stored
+    tables   the stored tables of the release
     """
     return {
         name: float(share[domain[name].missing_code])
@@ -230,8 +231,8 @@ def missing_shares(domain: Domain, tables: Tables) -> dict[str, float]:
 
 
 def omitted_rows_line(tables: Tables) -> str:
-    """Return the noisy number of rows that a clustering left out, with its deviation, as text; an
-    empty text where the stored tables have none."""
+    """Return the noisy number of rows that a clustering left out as text, ± its deviation; an empty
+    text where the stored tables have no such number."""
     if LEFT_OUT not in tables:
         return ""
     rows, deviation = (float(column[0]) for column in tables[LEFT_OUT].values())
@@ -293,8 +294,8 @@ def _no_rows(total: NoisyTotal, items: str = "rows") -> tuple[str, ...]:
 
 
 def _least_pair_noise(tables: Tables) -> float | None:
-    """Return the mean error (total variation) that noise makes in the measured pair of attributes
-    with the least noise, in rows; None where no table has two attributes."""
+    """Return the mean error, in rows (total variation), that noise makes in that measured pair of
+    attributes which has the least; None where no table has two attributes."""
     if noisy_table_names(tables)[0] not in tables:
         return None
     # The counts of the smallest pair, of two levels each, are sums over the others.
@@ -381,14 +382,18 @@ def _counts(tables: Tables) -> FloatArray | None:
 
 
 def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return both ends of each box on one axis; for a centre, both are its position."""
+    """Return the lower and the upper ends, on one axis, of the boxes that were counted; for counted
+    centres, both are the positions."""
     if "sizes" in tables:
         return tables["centres"][name], tables["centres"][name]
     return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
 
 
 def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
-    """Return the noise variance of one released count; None where no charge counted rows.
+    """Return the noise variance of one released count of a clustering; None where no charge counted
+    rows.
+
+    distance   number of rows by which neighbouring tables differ
 
     Counts of a tree come from its charge along paths, those of other models from their last charge
     of counts: one row changes a count by one, and centres by more."""
@@ -400,7 +405,7 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
 
 
 def _sums(tables: Tables) -> list[tuple[float, float]]:
-    """Return the total and its noise variance of each noisy table that counts every row once."""
+    """Return (total, its noise variance) of each stored noisy table that counts every row once."""
     counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
     described = _noisy_tables(tables)
     ends = np.cumsum([0, *(cells for _, cells, _ in described)]).tolist()
@@ -413,7 +418,7 @@ def _sums(tables: Tables) -> list[tuple[float, float]]:
 
 
 def _noisy_tables(tables: Tables) -> list[tuple[Names, int, float]]:
-    """Return attributes, number of cells and deviation of a cell of each stored noisy table."""
+    """Return (attributes, number of cells, deviation of a cell's noise) of stored noisy tables."""
     described = tables[noisy_table_names(tables)[0]]
     texts, *numbers = (described[name].tolist() for name in ("marginal", "cells", "deviation"))
     names = [tuple(text.split(", ")) if text else () for text in texts]

@@ -20,7 +20,7 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return ε → text with the price of releases at it; {} if each costs exactly its ε."""
+    """Return requested ε → text with the price of the releases at it; {} if each costs its ε."""
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:
@@ -33,7 +33,7 @@ def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
 
 
 def _price(symbol: str, charged: set[Fraction]) -> str:
-    """Return the price of a release as text, a range if its charges differ.
+    """Return the price of releases as text, a range if their charges differ.
 
     >>> _price("ε", {Fraction(1, 2)}), _price("ρ", {Fraction(1, 2), Fraction(1, 10)})
     ('price ε = 0.5', 'price ρ = 0.1 to 0.5')
@@ -46,10 +46,10 @@ def _price(symbol: str, charged: set[Fraction]) -> str:
 class BudgetForecast:
     """What a population has spent, and how many more releases or windows it can afford.
 
-    balance   of its account
+    balance   balance of the population's account
     windows   time window → cost of all its releases; {} without windows
     price     cost of one more release, or of all releases of one more window; None if unknown
-    unit      what it can afford, in words: ``releases``, ``weeks`` …
+    unit      what is counted, in words: ``releases``, ``weeks`` …
     """
 
     balance: Balance
@@ -67,7 +67,7 @@ class BudgetForecast:
     ) -> BudgetForecast:
         """Return the forecast of a data set's population, with the price of its newest releases.
 
-        releases   of the data set, those of the newest window first
+        releases   releases of the data set, those of the newest window first
         windows    time window → cost of all its releases
         """
         dp = [release for release in releases if release.bundle.is_dp]

@@ -22,8 +22,8 @@ class ComparedTable:
     """The distance of the synthetic shares of some attributes from the real ones.
 
     distance      total variation distance ½ Σ |p − q|, in 0..1
-    error         bound of the expected difference from the distance over all rows; None where all
-                  rows were used
+    error         bound of the expected difference of a sample's distance from that of all rows;
+                  None where all rows were used
     correlation   synthetic correlation of two numbers minus the real one; None for other attributes
     """
 
@@ -38,7 +38,7 @@ class ComparedTable:
 
     @property
     def distance_text(self) -> str:
-        """The distance as text, with its error if it has one."""
+        """The distance as text, ± the error of a sample if it has one."""
         error = self.error
         return number_text(self.distance) if error is None else noisy_text(self.distance, error)
 
@@ -160,22 +160,22 @@ class QualityReport:
 
     @property
     def columns(self) -> tuple[ComparedTable, ...]:
-        """The compared tables of one attribute."""
+        """The distances from real rows over single attributes."""
         return tuple(table for table in self.compared if len(table.attributes) == 1)
 
     @property
     def pairs(self) -> tuple[ComparedTable, ...]:
-        """The compared tables of two attributes."""
+        """The distances from real rows over pairs of attributes."""
         return tuple(table for table in self.compared if len({*table.attributes}) == 2)
 
     @property
     def pairs_of_parts(self) -> tuple[ComparedTable, ...]:
-        """The compared tables of one attribute in two parts of a unit."""
+        """The distances from real rows over one attribute of two parts of a unit."""
         return tuple(t for t in self.compared if len(t.attributes) > len({*t.attributes}))
 
     @property
     def has_correlations(self) -> bool:
-        """Whether some pair is of two numbers."""
+        """Whether some compared pair of attributes has a correlation, as two numbers have."""
         return any(table.correlation is not None for table in self.pairs)
 
     @property
@@ -186,14 +186,15 @@ class QualityReport:
 
     @property
     def cost(self) -> Cost:
-        """The mean distances from noisy answers over the measured tables; NaN without any."""
+        """The mean distances from noisy answers over all measured tables, NaN without any, and the
+        number of tables with a visible error of the model."""
         distance = float(np.mean([table.distance for table in self.measured]))
         noise = float(np.mean([table.noise for table in self.measured]))
         return Cost(distance, noise, sum(table.model > 0 for table in self.measured))
 
     @property
     def cost_words(self) -> str:
-        """A sentence with the distances in ``cost``, and one on pairs without a measured table."""
+        """A sentence with the numbers in ``cost``, and one on pairs without a measured table."""
         table_count, cost = len(self.measured), self.cost
         words = (
             f"synthetic rows are {number_text(cost.distance)} away from the noisy answers, mean "
@@ -206,7 +207,7 @@ class QualityReport:
         return f"{words} {pairs} in no measured table: these answers do not show how they depend."
 
     def to_frame(self) -> Any:
-        """Return a pandas frame with one figure a line.
+        """Return all figures of the report as a pandas frame with one figure a line.
 
         Its columns are ``of`` (attributes), ``figure`` (name), ``value``, and ``deviation``, of the
         noise, which is NaN without noise."""
@@ -233,7 +234,7 @@ class QualityReport:
             yield table.name, "model at least", table.model, nan
 
     def __repr__(self) -> str:
-        """Return a few lines of text: means, and the worst tables."""
+        """Return the report as a few lines of text, with the means and the worst tables."""
         lines = [self.title, self.note]
         lines += [_distance_line(self.columns, "columns"), _distance_line(self.pairs, "pairs")]
         lines += [_distance_line(self.pairs_of_parts, "two parts of one unit")]
@@ -281,7 +282,7 @@ def _label_line(label: LearnedLabel) -> str:
 
 
 def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
-    """Return tables sorted by distance, the largest first and NaN last."""
+    """Return compared tables sorted by distance, the largest first and NaN last."""
     return tuple(sorted(tables, key=lambda table: (isnan(table.distance), -table.distance)))
 
 
@@ -300,7 +301,7 @@ class ClusteringQuality:
 
     @property
     def ratio(self) -> float:
-        """``nicv`` divided by ``floor``; NaN if that is 0."""
+        """``nicv`` divided by ``floor``; NaN for a ``floor`` of 0."""
         return self.nicv / self.floor if self.floor > 0 else float("nan")
 
     def to_frame(self) -> Any:

@@ -47,8 +47,8 @@ class ReportedRelease(ABC):
     """A stored release with the declaration of its data set.
 
     summary           one sentence about the model or method
-    non_dp_releases   releases of the same sensitive rows without any ε, a text each; for a
-                      k-anonymous release only earlier ones
+    non_dp_releases   a text for each release of the same sensitive rows without any ε; for a
+                      k-anonymous release only for earlier ones
     """
 
     spec: DatasetSpec
@@ -61,26 +61,28 @@ class ReportedRelease(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The model and ε, or the method and K."""
+        """A text with the model and ε, or with the method and K."""
 
     @property
     @abstractmethod
     def standing(self) -> Standing:
-        """The fact that a reader has to see first."""
+        """The most important fact about the release, such as that it is differentially private."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence for each weakness of the release; () for a k-anonymous one."""
+        """A warning of each weakness of the release; () if it is k-anonymous."""
         return bundle_warnings(self.spec, self.bundle)
 
     @property
     def missing_line(self) -> str:
-        """The noisy shares of missing cells by column, as text; empty where none can be missing."""
+        """One line of text with the share of missing cells of each attribute; empty where none can
+        be missing."""
         return missing_line(missing_shares(self.spec.domain, self.bundle.tables))
 
     @property
     def omitted_rows_line(self) -> str:
-        """The noisy number of rows that a clustering left out, as text; empty if none can be."""
+        """The noisy number of rows that a clustering left out, as text ± its deviation; empty if no
+        such number is stored."""
         return omitted_rows_line(self.bundle.tables)
 
     @abstractmethod
@@ -111,8 +113,7 @@ PAIRS = "pairs of parts of one unit"
 
 
 def steps_of(bundle: Bundle) -> tuple[Step, ...]:
-    """Return the charges of a released synthetic table summed by purpose, in reading order; () for
-    other releases."""
+    """Return the charges of a stored synthetic table, summed by purpose; () for other releases."""
     if "cliques" not in bundle.tables:
         return ()
     costs: dict[str, list[Fraction]] = {}
@@ -139,7 +140,7 @@ def _step(question: str) -> str:
 
 
 def standing_of(bundle: Bundle) -> Standing:
-    """Return what a card says first about the privacy of a stored release."""
+    """Return the most important fact about the privacy of a stored release."""
     if not bundle.is_dp:
         return Standing.NOT_DP
     if bundle.caveat:
@@ -148,8 +149,8 @@ def standing_of(bundle: Bundle) -> Standing:
 
 
 def mechanisms_of(bundle: Bundle) -> list[tuple[str, str, int, Fraction]]:
-    """Return (mechanism, scale as text, number of charges, their total cost) of each mechanism and
-    scale; noise that costs nothing is listed with its question."""
+    """Return (mechanism, scale as text, number of charges, their total cost) for each mechanism and
+    scale; noise that costs nothing has the text ``mechanism, question`` as mechanism."""
     groups: dict[tuple[str, str], list[Fraction]] = {}
     costs = (*bundle.costs, *(Fraction(0) for _ in bundle.free_spends))
     for spend, cost in zip((*bundle.spends, *bundle.free_spends), costs, strict=True):
@@ -167,8 +168,8 @@ MOST_COLUMNS = 4
 class ReportedPrivateRelease(ReportedRelease):
     """A stored private release with the facts that cards and reports add to it.
 
-    balance    of the population's account, shown on cards
-    state      ``charged``, ``resumed`` or ``replayed``, shown in reports
+    balance    balance of the population's account, shown on cards
+    state      how the run got it: ``charged``, ``resumed`` or ``replayed``, shown in reports
     compared   distances of columns and pairs from public rows, shown in reports
     exact      quality numbers against public rows, shown on cards
     """
@@ -188,7 +189,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def windows(self) -> str:
-        """The time window, or the first and the last, as text; empty without windows."""
+        """A text with the time window, or with the first and the last; empty without windows."""
         return self.bundle.facts.get(WINDOW, "")
 
     @property
@@ -202,8 +203,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def clipped_axes(self) -> list[str]:
-        """The columns of centres whose numbers outside the bounds count at the nearer bound; [] for
-        data whose purpose is no release."""
+        """The names of the centres' columns whose numbers outside the bounds count at the nearer
+        bound; [] for data whose purpose is no release."""
         axes = self.bundle.tables.get("centres", {})
         return [
             attribute.name
@@ -225,12 +226,12 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
-        """As of ``mechanisms_of``: (mechanism, scale, number of charges, total cost)."""
+        """(mechanism, scale as text, number of charges, total cost) by mechanism and scale."""
         return mechanisms_of(self.bundle)
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The charges of a released table by purpose; () unless there are several purposes."""
+        """The charges of a synthetic table, summed by purpose; () unless there are several."""
         steps = steps_of(self.bundle)
         return steps if len(steps) > 1 else ()
 
@@ -240,20 +241,21 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def centres(self) -> tuple[list[str], list[list[str]]]:
-        """The head and lines of a table of the first centres, with their noisy rows, as texts."""
+        """The head and the lines of a table, as texts, of the first centres with their noisy rows;
+        both empty without centres."""
         dates = dates_of(self.spec.domain)
         return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
     @property
     def cliques(self) -> list[str]:
-        """A text with the attributes and the number of cells of every clique of a table."""
+        """A text for each clique of a synthetic table: its attributes and number of cells."""
         table = self.bundle.tables["cliques"]
         lines = zip(table["attributes"].tolist(), table["cells"].tolist(), strict=True)
         return [f"{names} ({cells:,} cells)" for names, cells in lines]
 
     @property
     def sizes(self) -> list[str]:
-        """A text with the share of the released units for each number of parts."""
+        """A text for each number of parts, with the share of the released units that have it."""
         table = self.bundle.tables["marginals"]
         is_size = table["attribute"] == SIZE
         lines = zip(table["level"][is_size], table["probability"][is_size].tolist(), strict=True)
@@ -261,8 +263,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def pairs_of_parts(self) -> list[str]:
-        """A text with the distance from noisy answers, and that of noise alone, for each attribute
-        of pairs of parts of one unit."""
+        """A text for each attribute of pairs of parts of one unit, with the distance from noisy
+        answers and that of noise alone."""
         return [
             f"{table.name} {number_text(table.distance)} ({number_text(table.noise)})"
             for table in (self.quality.measured if self.quality else ())
@@ -271,7 +273,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def denied_claims(self) -> list[str]:
-        """The guarantees that a class table does not give."""
+        """The guarantees that the released classes do not give, as texts; [] for other releases."""
         if "claims" not in self.bundle.tables:
             return []
         claims = self.bundle.tables["claims"]
@@ -279,7 +281,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def quality_rows(self) -> tuple[QualityRow, ...]:
-        """The paid quality numbers of the release and its ``exact`` ones, in reading order."""
+        """The noisy quality numbers that the release paid for, and ``exact``, in reading order."""
         return sort_rows((*bought_rows(self.bundle), *self.exact))
 
     @cached_property
@@ -300,18 +302,18 @@ class ReportedPrivateRelease(ReportedRelease):
         # Each access to a column of many rows reads it.
         codes, domain = dict(stored), self.spec.domain
         answers = NoisyAnswers.of_bundle(self.bundle, domain)
-        measured = () if answers is None else answers.compared(codes, domain)
+        measured = () if answers is None else answers.compare(codes, domain)
         if not measured and not self.compared:
             return None
         return QualityReport(
             rows=len(next(iter(codes.values()))),
             compared=tuple(self.compared),
             measured=measured,
-            unmeasured=0 if answers is None else answers.unmeasured(codes),
+            unmeasured=0 if answers is None else answers.count_unmeasured(codes),
         )
 
     def require_showable(self) -> None:
-        """Raise BoundaryViolation for exact comparisons with, or numbers of, sensitive rows."""
+        """Raise BoundaryViolation if sensitive rows have ``compared`` or ``exact`` numbers."""
         if self.spec.is_release and self.compared:
             raise BoundaryViolation(
                 f"The report of {self.spec.name}/{self.name} must not compare exactly with "
@@ -361,7 +363,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def k_text(self) -> str:
-        """The text ``K = …``, which heads the release's column in a table over K."""
+        """The text ``K = …``, a column's heading in a table over K."""
         return f"K = {self.k}"
 
     @property
@@ -370,17 +372,17 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def k(self) -> int:
-        """The least number of rows that a class may have, as requested."""
+        """The requested K: the least number of rows that a class may have."""
         return int(self.bundle.facts["k"])
 
     @property
     def diversity(self) -> int:
-        """The least number of different labels that a class may have, as requested."""
+        """The requested least number of different labels that a class may have."""
         return int(self.bundle.facts["diversity"])
 
     @property
     def suppress(self) -> Fraction:
-        """The largest share of rows that could be suppressed."""
+        """The largest share of the rows that may be suppressed, as requested."""
         return Fraction(self.bundle.facts["suppress"])
 
     @property
@@ -410,13 +412,14 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def only_rule(self) -> str:
-        """The rule that all columns share; empty if rules differ or there is only one column."""
+        """The rule, as text, that computes every released column; empty if rules differ or there is
+        only one column."""
         rules = {column.rule for column in self.columns}
         return rules.pop() if len(rules) == 1 < len(self.columns) else ""
 
     @property
     def outside(self) -> list[str]:
-        """The declared attributes that are neither the label nor quasi-identifiers."""
+        """The names of the declared attributes that are neither label nor quasi-identifier."""
         modelled = {*self.bundle.facts["attributes"].split(), self.label}
         return [name for name in self.spec.domain.names if name not in modelled]
 
@@ -435,7 +438,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def suppressed_by_label(self) -> list[SuppressedRows]:
-        """The suppressed rows of every label; [] for sensitive rows, which store none by label."""
+        """The suppressed rows of each label; [] for sensitive rows, whose labels are not stored."""
         if "label" not in self.bundle.tables["suppressed"]:
             return []
         return [SuppressedRows(*line) for line in self._rows_of("suppressed")]
@@ -467,7 +470,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 def figure_over_k(
     releases: Sequence[ReportedKAnonymousRelease], name: str
 ) -> Mapping[str, Mapping[int, float]]:
-    """Return method → K → value of the figure with this name, of the releases that have it."""
+    """Return method → K → value of the figure called ``name``, for the releases that have it."""
     figures: dict[str, dict[int, float]] = {}
     for release in releases:
         if name in release.figures:

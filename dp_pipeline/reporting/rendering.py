@@ -40,15 +40,19 @@ _FILTERS: Mapping[str, Any] = {
 
 
 def write_page(path: Path, template: str, **facts: Any) -> Path:
-    """Write a template of ``templates/``, filled with facts, as a page in a folder that only its
-    owner can enter, in place of an older page; return the path."""
+    """Write a page from a template of ``templates/`` and facts, and return its path.
+
+    An older page is replaced; only the owner can enter the folder.
+    """
     write_private(path, f"{render(template, **facts)}\n".encode())
     return path
 
 
 def render(template: str, **facts: Any) -> str:
-    """Return the text of a template, a file name in ``templates/``, filled with facts: Markdown for
-    names that end in ``.md.j2``, else HTML on one line."""
+    """Return the text of a template in ``templates/``, filled with facts by name.
+
+    It is Markdown if the file name ends in ``.md.j2``, else HTML on one line.
+    """
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
     return _unwrapped(text) if is_markdown else " ".join(text.split())
@@ -101,8 +105,8 @@ def card_page(markdown: str) -> str:
 
 
 def has_same_words(page: str, markdown: str) -> bool:
-    """Return whether the body of an HTML page has the same text as a card in Markdown, white space
-    aside."""
+    """Return whether the body of an HTML page and a card in Markdown have the same text, apart from
+    white space and markup."""
     return _words_of(page) == _words_of(f"<body>{_html_of(markdown)[1]}")
 
 
@@ -119,7 +123,8 @@ def _html_of(markdown: str) -> tuple[str, str]:
 
 
 def _label_cells(tokens: list[Token]) -> None:
-    """Add to each cell of tables the name of its column, as a phone shows each row as a list."""
+    """Set HTML attributes of the tokens of table cells: the scope of headings, and the name of its
+    column for any other cell, as a phone shows rows as lists."""
     heads, column = list[str](), 0
     for token, content in pairwise(tokens):
         if token.type == "table_open":

@@ -60,7 +60,7 @@ def _plain_noisy_text(value: float, deviation: float) -> str:
 
 
 def _power(value: float) -> int:
-    """Return the power of ten to write after a number; 0 if plain digits are easy to read."""
+    """Return the exponent of ten to write after a number; 0 from 1e-4 to below a million."""
     size = abs(value)
     return 0 if size == 0 or 1e-4 <= size < 1e6 else _exponent(value, 3)
 
@@ -75,7 +75,8 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return how many decimals show ``digits`` significant digits; −1 for tens."""
+    """Return the decimal places that show ``digits`` significant digits of a number; −1 rounds to
+    tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 
@@ -158,8 +159,11 @@ def _words(value: Parameter) -> str:
 
 
 def model_labels(bundles: Iterable[Bundle]) -> Mapping[str, str]:
-    """Return model → its label in a picture: the model, with k where clusterings differ in k or in
-    columns, and with the columns where they differ in these."""
+    """Return model → its label in a picture: the model's name.
+
+    Where clusterings differ in k or in columns, their labels have k too; where they differ in
+    columns, also these.
+    """
     all_bundles = list(bundles)
     kinds = {
         bundle.model: (len(next(iter(centres.values()))), tuple(centres))
@@ -214,7 +218,8 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
 
 
 def table_text(head: str, columns: Sequence[str], rows: Sequence[Sequence[str]], end: str) -> str:
-    """Return a table of named columns as aligned lines, between the lines ``head`` and ``end``."""
+    """Return aligned lines of text with a table, column names first, between the lines ``head`` and
+    ``end``."""
     table = [columns, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ("  ".join(map(str.ljust, line, widths)) for line in table)

@@ -54,7 +54,7 @@ HALVES = codes([0, 1] * 5, [0, 1] * 5, [0] * 10)
 
 
 def compared(rows: dict[str, np.ndarray], *tables: NoisyCounts) -> dict[Names, MeasuredTable]:
-    return {table.attributes: table for table in answers(*tables).compared(rows, DOMAIN)}
+    return {table.attributes: table for table in answers(*tables).compare(rows, DOMAIN)}
 
 
 def test_a_distance_is_that_of_the_shares_of_both():
@@ -66,7 +66,7 @@ def test_a_distance_is_that_of_the_shares_of_both():
     # Rows below their noise are not compared.
     rough = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
     for total in (NoisyTotal(4.0, 9.0), None):
-        assert answers(rough, total=total).compared(HALVES, DOMAIN) == ()
+        assert answers(rough, total=total).compare(HALVES, DOMAIN) == ()
 
 
 def test_a_column_is_read_from_the_table_with_the_least_noise():
@@ -118,7 +118,7 @@ def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
         noise = rng.laplace(0, 20, truth.shape).round()
         table = NoisyCounts(("smokes", "pet"), (truth + noise).astype(np.int64), 20 * 2**0.5)
         total = NoisyTotal(500.0, 1.0)
-        result = answers(table, total=total).compared(rows, Domain((SMOKES, PET)))
+        result = answers(table, total=total).compare(rows, Domain((SMOKES, PET)))
         blamed += sum(item.model > 0 for item in result)
     # Three tables a draw, of which two deviations leave one in twenty.
     assert 0 < blamed < 60
@@ -127,7 +127,7 @@ def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
 def test_rows_that_their_answers_do_not_explain_blame_the_model():
     wrong = codes([0] * 10, [0] * 10, [0] * 10)
     pair = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
-    first, *_ = answers(pair).compared(wrong, DOMAIN)
+    first, *_ = answers(pair).compare(wrong, DOMAIN)
     assert first.attributes == ("smokes", "sex")
     assert first.model > 0.9
 
@@ -135,8 +135,8 @@ def test_rows_that_their_answers_do_not_explain_blame_the_model():
 def test_pairs_that_were_not_measured_are_counted():
     pair = NoisyCounts(("smokes", "sex"), np.full((2, 2), 25), 1.0)
     noisy = answers(pair, NoisyCounts(("pet",), np.array([100, 0, 0]), 1.0))
-    assert noisy.unmeasured(HALVES) == 2
-    report = QualityReport(rows=10, measured=noisy.compared(HALVES, DOMAIN), unmeasured=2)
+    assert noisy.count_unmeasured(HALVES) == 2
+    report = QualityReport(rows=10, measured=noisy.compare(HALVES, DOMAIN), unmeasured=2)
     assert "2 pairs are in no measured table" in repr(report)
 
 
@@ -145,7 +145,7 @@ def test_a_release_in_memory_brings_its_own_noise():
     rows = np.array([[0, 0, 0]] * 7 + [[1, 1, 1]] * 3)
     table = SyntheticTable(DOMAIN.names, rows, (measured,), (), (), DOMAIN, seed=1)
     content = dict(zip(DOMAIN.names, rows.T, strict=True))
-    (result,) = NoisyAnswers.of_table(table).compared(content, DOMAIN)
+    (result,) = NoisyAnswers.of_table(table).compare(content, DOMAIN)
     assert result.distance == pytest.approx(0.0)
     # Two cells, each with a mean |noise| of about 5 of 1,000 rows, and half of the sum.
     assert result.noise == pytest.approx(0.005, rel=0.02)
@@ -226,12 +226,12 @@ def test_rows_of_units_are_no_distance_from_exact_answers():
     released = fit(population, declared, Fraction(10**9))
     bundle = SimpleNamespace(tables=released.tables(), model_currency=PURE)
     answers = NoisyAnswers.of_bundle(cast(Bundle, bundle), declared)
-    distances = {table.attributes: table.distance for table in answers.compared(codes, declared)}
+    distances = {table.attributes: table.distance for table in answers.compare(codes, declared)}
     assert {("age", "age"), ("sex", "sex"), ("region",), ("size",)} <= {*distances}
     # A weight of a third is rounded down.
     assert max(distances.values()) < 1e-4
     apart = codes | {"sex": np.roll(codes["sex"], 1)}
-    moved = {table.attributes: table.distance for table in answers.compared(apart, declared)}
+    moved = {table.attributes: table.distance for table in answers.compare(apart, declared)}
     assert moved["sex", "sex"] > 0.1
 
 

@@ -33,9 +33,9 @@ class BudgetHistory:
 
     population   name of the account
     charges      (time, amount) of every charge above 0
-    ceilings     (time, ceiling for ever from then on)
-    limits       (time, limit of a calendar month from then on)
-    currency     of the amounts
+    ceilings     (time, ceiling of all charges from then on; None: no ceiling)
+    limits       (time, limit of a calendar month from then on; None: no limit)
+    currency     currency of the amounts
 
     >>> history = BudgetHistory("trips", ((datetime(2026, 1, 5), Fraction(1, 2)),), (), ())
     >>> history.months
@@ -50,9 +50,9 @@ class BudgetHistory:
 
     @classmethod
     def of(cls, population: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
-        """Return the history of a population.
+        """Return the history of charges and limits in a population's rows of the ledger.
 
-        entries   rows of the ledger about it
+        entries   these rows
         """
         declared = [entry for entry in entries if entry.event in ("account", "raise")]
         charged = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
@@ -63,12 +63,12 @@ class BudgetHistory:
 
     @property
     def sums(self) -> tuple[Fraction, ...]:
-        """The sum of all charges up to each one, inclusive."""
+        """For each charge, the sum of all charges up to and with it."""
         return tuple(accumulate(amount for _, amount in self.charges))
 
     @property
     def months(self) -> dict[datetime, Fraction]:
-        """First moment of a calendar month → sum of its charges, where it has any."""
+        """First moment of a calendar month → sum of its charges; months without any are absent."""
         sums: dict[datetime, Fraction] = {}
         for time, amount in self.charges:
             month = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -85,7 +85,10 @@ Limits = tuple[tuple[datetime, Fraction | None], ...]
 
 
 def _limits(entries: Sequence[Entry], *names: str) -> Limits:
-    """Return each row's time and limit, the first of the facts ``names`` in it; None: no limit."""
+    """Return (time, limit) of each row of the ledger, None for no limit.
+
+    names   facts of a row that may hold the limit, the preferred one first
+    """
     limits = []
     for entry in entries:
         text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
@@ -98,8 +101,10 @@ _SHORTEST = timedelta(hours=1)
 
 
 def budget_staircase(history: BudgetHistory) -> Picture:
-    """Return the picture of the sum of charges over time, with the ceiling and, where months are
-    limited, that limit and a bar for the charges of each month."""
+    """Return the picture of the sum of charges over time, with the ceiling.
+
+    Where months are limited, it also has that limit, and a bar for the charges of each month.
+    """
     many = len(history.charges)
     footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
     if _has_months(history):
@@ -155,11 +160,11 @@ def _next(month: datetime) -> datetime:
 def window_costs(
     spent: Mapping[str, Fraction], windows: Windows, *, ceiling: Fraction | None, symbol: str
 ) -> Picture:
-    """Return the picture of the cost of every time window, and the ceiling of each.
+    """Return the picture of the cost of every time window, a bar each, with the ceiling.
 
     spent     time window → sum of its charges
-    ceiling   None without one
-    symbol    of the currency, ε or ρ
+    ceiling   ceiling of each window's sum; None: no ceiling
+    symbol    symbol of the currency, ε or ρ
     """
     title = f"Spent on each {windows.every}"
     if not spent:

@@ -39,8 +39,8 @@ class Density:
 
     @property
     def highest(self) -> float:
-        """The density that three quarters of the weight do not exceed; 0 without weight. A scale
-        to the largest density would leave all but a few tiny boxes pale."""
+        """The density that three quarters of the weight do not exceed, in multiples of the mean; 0
+        without weight. A scale to the largest would leave all but a few tiny boxes pale."""
         areas = np.diff(self.x_edges)[:, None] * np.diff(self.y_edges)
         order = np.argsort(self.cells, axis=None)
         passed = np.cumsum((self.cells * areas).ravel()[order])
@@ -50,10 +50,10 @@ class Density:
     def of_synopsis(
         cls, columns: Sequence[str], table: Mapping[str, np.ndarray], box: Sequence[Coordinate]
     ) -> Density:
-        """Return the density, at least 0, of a synopsis' boxes on two of its columns; boxes that
-        overlap on these add up.
+        """Return the density of a synopsis' boxes on two of its columns; boxes that overlap there
+        add up, and sums below 0 become 0.
 
-        columns   the two columns
+        columns   names of the two columns
         table     ``Synopsis.table()``
         box       declared intervals of both columns
 
@@ -78,8 +78,11 @@ class Density:
 def _shares(
     table: Mapping[str, np.ndarray], name: str, interval: Coordinate
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and upper sides of boxes as shares of an interval, in 0..1, rounded to
-    pixels where there are more than ``MOST_EDGES``."""
+    """Return the lower and the upper sides of boxes on one column as shares of its interval, in
+    0..1; more than ``MOST_EDGES`` different sides are widened to pixels.
+
+    table   ``Synopsis.table()``
+    """
     sides = (table[f"{name}_{side}"] - interval.lower for side in ("lower", "upper"))
     lower, upper = (
         np.clip(np.round(side / (2 * interval.half_width), 9), 0.0, 1.0) for side in sides
@@ -158,8 +161,10 @@ def _view_text(view: ClusterView) -> str:
 
 
 def draw_map(axes: Axes, view: ClusterView) -> None:
-    """Draw the map of one clustering on given axes, shaded by its own density, with a scale bar in
-    metres where its unit is known."""
+    """Draw the map of one clustering on given axes, shaded by its own density.
+
+    It has a scale bar in metres where a unit of the axes is a known length.
+    """
     density = Density.of_synopsis(view.columns, view.table, view.box)
     _draw(axes, view, density, highest=max(1.0, density.highest), is_small=False)
     _name_axes(axes, view, is_named=(True, True))
@@ -252,8 +257,10 @@ def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:
 
 
 def _draw_scale(axes: Axes, view: ClusterView, metres: float) -> None:
-    """Draw a scale bar of a round length in the lower left corner, at most a quarter of the width,
-    where a unit of the axes has so many metres."""
+    """Draw a scale bar of a round length in the lower left corner, at most a quarter of the width.
+
+    metres   metres in a unit of the horizontal axis
+    """
     from matplotlib.patheffects import withStroke
 
     quarter = view.sides[0] * metres / 4

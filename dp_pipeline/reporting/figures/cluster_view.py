@@ -31,11 +31,14 @@ METRES = "rms_metres"
 def metre_rows(
     spec: DatasetSpec, columns: Sequence[str], rows: Iterable[QualityRow]
 ) -> list[QualityRow]:
-    """Return, for each quality number of metric ``nicv``, one of ``rms_metres``; [] unless the
-    columns of the centres are two coordinates of a place in metres or degrees.
+    """Return new quality rows of metric ``rms_metres`` alone, one for each of metric ``nicv``; []
+    unless the centres' columns are two coordinates of a place in metres or degrees.
 
     For degrees the metres are approximate, as if errors along both axes were alike
-    (``MetresPerUnit.together``)."""
+    (``MetresPerUnit.together``).
+
+    columns   names of the centres' columns
+    """
     point = point_of(columns, spec.point)
     if point is None or set(point) != set(columns):
         return []
@@ -56,13 +59,13 @@ def _in_metres(row: QualityRow, metres: float) -> QualityRow:
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Return the noisy number of rows of each centre (k,), which may be negative; None without
-    stored sizes or a synopsis.
+    """Return the noisy number of rows of each centre (k,), which may be negative; None if neither
+    sizes nor a synopsis are stored.
 
     tables   ``Clusters.tables()``
 
-    From a synopsis a size is the weight of all boxes whose middles are nearest to the centre; few
-    boxes are cut into more before."""
+    From a synopsis a size is the weight of all boxes whose middles are nearest to the centre; if
+    there are few boxes, they are first cut into more."""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     if "synopsis" not in tables:
@@ -95,15 +98,17 @@ DateFormats = Mapping[str, Callable[[float], str]]
 
 
 def dates_of(domain: Domain) -> DateFormats:
-    """Return attribute of dates → the function that writes its numbers as text."""
+    """Return attribute of dates or times → the function that writes its numbers as text."""
     return {each.name: each.number_text for each in domain if each.clock is not None}
 
 
 def centre_table(
     tables: Tables, *, most_columns: int, dates: DateFormats | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the lines of a table of the first ``MOST_CENTRES`` centres, as texts,
-    with their noisy rows in the last column where these are known; empty without centres.
+    """Return the head and the lines of a table, as texts, of the first ``MOST_CENTRES`` centres;
+    both empty without centres.
+
+    The last column has the centres' noisy rows where these are known.
 
     tables         ``Clusters.tables()``
     most_columns   most columns of a centre that are shown
@@ -147,7 +152,7 @@ class ClusterView:
     box              declared intervals of both columns
     is_strip         whether there is one column only, so that the second axis has no meaning
     hidden_columns   number of columns that are not shown
-    degrees          whether the axes are longitude and latitude
+    degrees          whether the axes are longitude and latitude in degrees
     metres           metres in a unit of either axis; None where the names of the columns imply no
                      unit, or where it differs inside the box
     dates            formats of columns of dates
@@ -167,29 +172,31 @@ class ClusterView:
 
     @property
     def sides(self) -> tuple[float, float]:
-        """The lengths of the declared intervals of both columns."""
+        """The lengths of the declared intervals of both columns, in data units."""
         return 2 * self.box[0].half_width, 2 * self.box[1].half_width
 
     @property
     def aspect(self) -> float:
-        """The length of a vertical unit in horizontal units: above 1 for degrees."""
+        """The true length of a vertical unit in horizontal ones: for degrees that of a degree of
+        latitude in degrees of longitude, at least 1; else 1."""
         if not self.degrees:
             return 1.0
         return 1 / max(_FLATTEST, cos(radians(self.box[1].middle)))
 
     @property
     def ratio(self) -> float:
-        """The height of the box divided by its width, both in horizontal units."""
+        """The true height of the box divided by its width."""
         return self.sides[1] * self.aspect / self.sides[0]
 
     @property
     def is_true_to_scale(self) -> bool:
-        """Whether equal distances are drawn equally long along both axes."""
+        """Whether both axes are drawn at the same scale: not for a strip, nor for a box that is
+        more than ``WIDEST_RATIO`` times as long as wide."""
         return not self.is_strip and 1 / WIDEST_RATIO <= self.ratio <= WIDEST_RATIO
 
     @property
     def axes(self) -> tuple[object, ...]:
-        """A key that is equal for views with the same axes."""
+        """A key for comparing views: equal for those with the same axes."""
         return self.columns, self.box, self.hidden_columns
 
     @classmethod
@@ -201,12 +208,15 @@ class ClusterView:
         declared: Point | None = None,
         dates: DateFormats | None = None,
     ) -> ClusterView:
-        """Return the view of a clustering: on longitude and latitude if it has these, else on the
-        two columns with the longest declared intervals; as a strip on a single column.
+        """Return the view of a clustering on two of its columns, or as a strip on a single one.
 
+        They are the coordinates of a place, such as longitude and latitude, if it has these, else
+        the two columns with the longest declared intervals.
+
+        name       heading of the panel
         tables     ``Clusters.tables()``
         box        declared interval of every column of the centres
-        declared   ``point`` of the data set file
+        declared   names of the two coordinates of a place, ``point`` of the data set file, or None
         dates      formats of columns of dates
         """
         dates = dates or {}

@@ -61,7 +61,8 @@ def _up(
 
 
 def utility_footnote(rows: Sequence[QualityRow]) -> str:
-    """Return a text on the source of quality numbers and the meaning of their bars in a picture."""
+    """Return a footnote for panels of quality numbers: whether they are exact, and what their error
+    bars mean."""
     noisy = [row for row in rows if row.scale is not None]
     if not noisy:
         return f"Exact numbers on public benchmark rows. {sample_words(rows)}".rstrip()
@@ -75,10 +76,13 @@ OverK = Mapping[str, Mapping[int, float]]
 
 
 def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
-    """Return the panel over K of the figure with this name in ``FIGURES``.
+    """Return the panel over K of a figure of k-anonymous releases, with a line for each method.
 
     A method has the same colour and marker in every picture of the same methods, also without a
     finite value. A line is broken where a K has no finite value.
+
+    values   method → K → value
+    figure   name of the figure in ``FIGURES``
     """
     finite = (k for points in values.values() for k in points if math.isfinite(points[k]))
     ks = sorted(set(finite))
@@ -93,7 +97,7 @@ def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
 
 
 class WindowNumber(NamedTuple):
-    """A number of one time window, with the deviation of its noise; 0 if it is exact."""
+    """A number of one time window, with the deviation of its noise, which is 0 if it is exact."""
 
     window: str
     value: float
@@ -103,7 +107,8 @@ class WindowNumber(NamedTuple):
 def window_panel(
     values: Mapping[str, Sequence[WindowNumber]], windows: Windows, y_axis: VerticalAxis
 ) -> Panel:
-    """Return the panel of numbers over time windows, each at its first day, with a line a model.
+    """Return the panel of numbers over time windows, with a line for each model; a number stands at
+    the first day of its window.
 
     values   model → its numbers
     """
@@ -131,5 +136,6 @@ def window_axis(
 
 
 def first_day(windows: Windows, name: str) -> float:
-    """Return the beginning of a time window, by the clock of its zone, in days since 1970."""
+    """Return the beginning of the time window ``name``, by the clock of its zone, in days since
+    1970."""
     return day_of(windows.clock.wall_time(windows.start(name)))

@@ -93,11 +93,11 @@ class Line:
 class HorizontalAxis:
     """The horizontal axis of a chart.
 
-    symbol   of its numbers in texts, such as ε or K; empty for time
     kind     ``log``: numbers above 0; ``apart``: numbers at equal distances, which is nearly log
-             and has room for 0; ``time``: days
+             and has room for 0; ``time``: days since 1970
     ticks    every number → its text, ascending; for time only used in the alternative text
-    span     first and last moment of a time
+    span     first and last day of an axis of time
+    symbol   symbol that texts put before a number, such as ε or K; empty for time
     """
 
     label: str
@@ -107,7 +107,7 @@ class HorizontalAxis:
     symbol: str = ""
 
     def place(self, position: float) -> float:
-        """Return the position of a number on the axis: its index in ``ticks`` if they are apart,
+        """Return the place of a number on the axis: its index in ``ticks`` for the kind ``apart``,
         else the number.
 
         >>> HorizontalAxis("K", "apart", {0: "0", 50: "50"}).place(50)
@@ -116,7 +116,7 @@ class HorizontalAxis:
         return float(list(self.ticks).index(position)) if self.kind == "apart" else float(position)
 
     def text(self, position: float) -> str:
-        """Return a number of the axis as text: its tick, else a date.
+        """Return a number of the axis as text: the symbol, and its tick or else its date.
 
         >>> HorizontalAxis("", "log", {0.5: "1/2"}, symbol="ε").text(0.5)
         'ε = 1/2'
@@ -131,12 +131,12 @@ class HorizontalAxis:
 class VerticalAxis:
     """The vertical axis of a chart.
 
-    reading      unit, and which values are better, in words
     kind         ``auto``: log where lines of small values would be flat, else linear;
                  ``signed log``: linear from −100 to 100, log beyond
-    floor        value at which a linear axis begins, or above its beginning where a value is
-                 lower; None: it begins with the lowest value
-    references   values that get a line of their own, and their names
+    floor        value at which a linear axis begins, unless a value is lower; None: it begins at
+                 the lowest value
+    references   (value, name) of horizontal lines
+    reading      unit, and which values are better, in words
     """
 
     label: str
@@ -146,13 +146,15 @@ class VerticalAxis:
     reading: str = ""
 
     def is_log(self, values: Sequence[float]) -> bool:
-        """Return whether the values, at least one, are drawn on a log axis."""
+        """Return whether an axis of these values is log: for ``auto``, if all are positive and the
+        largest is above ``LOG_FROM`` times the smallest."""
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)
 
 
 class Bar(NamedTuple):
-    """A bar behind the lines, from ``first`` to ``last`` on the horizontal axis, from 0 upwards."""
+    """A bar behind the lines, from ``first`` to ``last`` on the horizontal axis, and from 0 to
+    ``height``."""
 
     first: float
     last: float
@@ -181,13 +183,13 @@ class Panel:
 
     @property
     def heading(self) -> str:
-        """The name of the vertical axis, with a note where a log scale was chosen for it."""
+        """The name of the vertical axis, with a note if it is ``auto`` and its scale is log."""
         is_chosen = self.y_axis.kind == "auto" and self.is_log
         return f"{self.y_axis.label}, log scale" if is_chosen else self.y_axis.label
 
     @property
     def alt_text(self) -> str:
-        """A text with both ends of each line or, without lines, the height of each bar."""
+        """An alternative text: both ends of each line or, without lines, the height of each bar."""
         reading = f" ({self.y_axis.reading})" if self.y_axis.reading else ""
         of_bars = [f"{self.x_axis.text(b.first)}: {number_text(b.height)}" for b in self.bars]
         texts = [text for line in self.lines if (text := self._line_text(line))] or of_bars
@@ -213,11 +215,13 @@ def line_chart(
     caption: str = "",
     width: float = picture.WIDTH,
 ) -> Picture:
-    """Return the picture of one panel with names at the ends of its lines, or of several small
-    panels with a legend; panels without a finite number are left out.
+    """Return a picture of one panel with names at the ends of its lines, or of several small panels
+    with a legend; panels without a finite number are left out.
 
-    caption   of the picture; empty: its title
-    width     of a picture of one panel, in inches
+    title      text above the panels
+    footnote   text below them
+    caption    text that a page prints below the picture; empty: the title
+    width      width of a picture of one panel, in inches
     """
     drawn_panels = [panel for panel in panels if panel.points]
     words = " ".join(panel.alt_text for panel in panels)
@@ -257,7 +261,7 @@ def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
 def draw_panel(axes: Axes, panel: Panel) -> None:
     """Draw a panel's bars, lines, scales and references on given axes, without axis labels.
 
-    panel   with at least one finite value
+    panel   a panel with at least one finite value
     """
     shade: dict[str, Any] = {"color": picture.COLOURS[4], "alpha": 0.35, "linewidth": 0}
     for bar in panel.bars:
@@ -273,7 +277,11 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
 
 
 def _aside(panel: Panel, index: int) -> float:
-    """Return a factor for a line's positions that keeps error bars apart on a log axis, else 1."""
+    """Return a factor for the positions of a panel's line, so that error bars of lines do not
+    overlap on a log axis; 1 on another axis or without error bars.
+
+    index   position of the line in the panel
+    """
     if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
         return 1.0
     last = len(panel.lines) - 1
@@ -373,8 +381,8 @@ def _tick_formatter() -> Any:
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:
-    """Return the texts of ascending ticks, with as many decimals as equal steps between them need;
-    each with its own digits where steps differ.
+    """Return a text for each of ascending ticks, with as many decimals as their equal steps need;
+    where steps differ, each has its own digits.
 
     >>> tick_texts([0.0, 0.05, 0.1]), tick_texts([0.5, 5.0, 50.0])
     (['0.00', '0.05', '0.10'], ['0.5', '5', '50'])

@@ -44,8 +44,8 @@ def attributes_of(tables: Mapping[str, Marginals]) -> list[str]:
 def marginal_bars(
     tables: Mapping[str, Marginals], *, first: int = 0, title: str, items: str = "rows"
 ) -> Picture:
-    """Return the picture of one-way marginals of up to ``MOST_PANELS`` attributes: bars for one
-    release, dots for several.
+    """Return the picture of one-way marginals of up to ``MOST_PANELS`` attributes, a panel each:
+    bars for one release, dots for several.
 
     tables   release → ``SyntheticTable.tables()["marginals"]``: attribute, level, probability; and
              ``error``, half the width of an interval, where it is known
@@ -116,10 +116,10 @@ def draw_shares(
     bars: FloatArray | None,
     ticks: Sequence[int],
 ) -> None:
-    """Prepare the axes of one attribute's shares, one row a level, and draw bars of them if given.
+    """Prepare axes for one attribute's shares, with a row for each level, and draw bars of them.
 
     labels   names of the levels
-    bars     (levels,) shares, in 0..1
+    bars     (levels,) shares, in 0..1; None: no bars
     ticks    positions of the levels that are named
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -155,8 +155,8 @@ _IN_ORDER = re.compile(r"\[|[-+]?\d")
 
 
 def has_order(levels: Sequence[str]) -> bool:
-    """Return whether levels are bins, numbers or dates, but for two others at most, and fewer than
-    half.
+    """Return whether levels are bins, numbers or dates, apart from at most two others, which must
+    be fewer than half.
 
     >>> has_order(["[0, 5)", "[5, 9]", "missing"]), has_order(["1", "2"]), has_order(["red", "1"])
     (True, True, False)
@@ -170,7 +170,11 @@ def _steps(releases: int) -> FloatArray:
 
 
 def _draw_errors(axes: Axes, values: FloatArray, reaches: FloatArray) -> None:
-    """Draw a thin line over the interval of each share; a long one goes on beyond the frame."""
+    """Draw the interval of each share as a thin line, and end the axis where long ones go beyond.
+
+    values    (releases, levels) shares, NaN for none
+    reaches   (releases, levels) halves of the intervals
+    """
     if not reaches.any():
         return
     highs = np.nan_to_num(np.minimum(1.0, values + reaches))

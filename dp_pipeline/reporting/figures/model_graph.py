@@ -59,10 +59,9 @@ class ModelGraph:
 
     @classmethod
     def of(cls, cliques: Mapping[str, np.ndarray], *, most: int) -> ModelGraph:
-        """Return the graph of the cliques nearest to a root.
+        """Return the graph of the ``most`` cliques nearest to a root.
 
         cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
-        most      most cliques that are shown
         """
         names = [_names(text) for text in cliques["attributes"].tolist()]
         shared = [_names(text) for text in cliques["separator"].tolist()]
@@ -107,7 +106,11 @@ def _nearest(parents: list[int | None], most: int) -> list[int]:
 
 
 def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
-    """Return (clique, lane) pairs from top to bottom; the largest branch stays in its lane."""
+    """Return (clique, lane) of the visible cliques from top to bottom of a drawing; below a clique
+    the largest branch stays in its lane.
+
+    parents   parent of each clique, None for a root
+    """
     children = _children(parents, visible)
     weight = dict.fromkeys(visible, 1)
     for clique in reversed(visible):
@@ -143,8 +146,8 @@ _LETTERS = 76
 
 
 def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
-    """Return the picture of the ``MOST_CLIQUES`` cliques nearest to a root, with the attributes
-    that each adds to its parent and those that both have.
+    """Return the picture of a released table's model, the ``MOST_CLIQUES`` cliques nearest to a
+    root, with the attributes that each adds to its parent and those that both have.
 
     cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
     """

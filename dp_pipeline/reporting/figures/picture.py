@@ -27,9 +27,9 @@ Pixels = NDArray[np.uint8]
 class Picture:
     """One picture: SVG on a page, PNG in Dagster.
 
-    caption    printed below it
-    figure     without global state
-    alt_text   its content in words, for readers who cannot see it
+    caption    text that is printed below the picture
+    figure     Matplotlib figure, outside of pyplot's global state
+    alt_text   content of the picture in words, for readers who cannot see it
     """
 
     caption: str
@@ -60,8 +60,10 @@ class Picture:
 
     @property
     def svg(self) -> bytes:
-        """The figure as SVG, the same bytes each time, with texts in the reader's fonts and
-        rasterized parts as one image; reading it has the effects of ``png``."""
+        """The figure as SVG, with texts in the reader's fonts and rasterized parts as one image.
+
+        The same figure gives the same bytes. Reading it fixes the layout of the figure and changes
+        its resolution."""
         from matplotlib import rc_context
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -84,7 +86,7 @@ MOST_ITEMS = 8
 
 
 def list_first(items: Iterable[str]) -> str:
-    """Return the first ``MOST_ITEMS`` items as one text, with the number of the others; without
+    """Return the first ``MOST_ITEMS`` items as one text, with the number of further items; without
     items a note that there is nothing to show."""
     every = list(items)
     if not every:
@@ -95,8 +97,10 @@ def list_first(items: Iterable[str]) -> str:
 
 
 def encode_png(pixels: Pixels) -> bytes:
-    """Return a PNG of opaque ``pixels`` (height, width, 3) with at most 256 colours: paper stays
-    white and a line keeps its colour; only the blends at their edges change."""
+    """Return a PNG of opaque ``pixels`` (height, width, 3) with at most 256 colours.
+
+    Paper stays white and a line keeps its colour; only the blends at their edges change.
+    """
     from PIL import Image
 
     image = Image.fromarray(pixels)
@@ -125,8 +129,8 @@ STYLES = ("-", "--", ":")
 
 
 def look_of(place: int) -> dict[str, Any]:
-    """Return Matplotlib's arguments for the colour, marker and dashes of the line with a number,
-    which differ from those of other numbers."""
+    """Return Matplotlib's arguments ``color``, ``marker`` and ``linestyle`` for the line with the
+    number ``place``; other numbers have others."""
     turn, colour = divmod(place, len(COLOURS))
     return {
         "color": COLOURS[colour],
@@ -178,13 +182,13 @@ _FOOTNOTE = 84
 
 
 def set_footnote(figure: Figure, text: str) -> None:
-    """Write an explanation below the axes of a figure, in lines of ``_FOOTNOTE`` letters."""
+    """Write an explanation below the axes of a figure, in lines of up to ``_FOOTNOTE`` letters."""
     wrapped = "\n".join(textwrap.fill(line, _FOOTNOTE) for line in text.splitlines())
     figure.supxlabel(wrapped, x=0.02, ha="left", fontsize=8, color=MUTED)
 
 
 def style_frame(axes: Axes) -> None:
-    """Remove the top and right side of a frame; draw the others and the ticks in pale colours."""
+    """Remove the top and right side of a frame; give the others and the ticks pale colours."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -221,10 +225,10 @@ _ACROSS = 3
 def new_panels(
     count: int, *, inches: float, title: str, names: Sequence[str] = ()
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure and the axes of its ``count`` empty panels; a note stands in for none.
+    """Return a figure and the axes of its ``count`` empty panels; for 0 it has a note instead.
 
     inches  height of a panel
-    names   of lines, in the order of their numbers, which are listed below the panels
+    names   names of lines, by the numbers that ``look_of`` takes, to list below the panels
     """
     across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
     below = _LINE * math.ceil(len(names) / _ACROSS)
@@ -256,7 +260,8 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
-    """Return heights in 0..1, in their order, moved apart by ``gap`` or as far as there is room.
+    """Return heights in 0..1, in the order of ``heights``, moved so that they are at least ``gap``
+    apart, or as far as there is room.
 
     >>> [round(height, 2) for height in spread_apart([0.5, 0.5, 0.1], gap=0.1)]
     [0.5, 0.6, 0.1]
