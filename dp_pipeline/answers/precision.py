@@ -55,7 +55,8 @@ class Sums:
 
     @property
     def bases(self) -> list[Basis]:
-        """The basis of the interval of each sum."""
+        """The basis of the interval of each sum: ``measured`` if a noisy table states it, else
+        ``bounded`` or ``model``."""
         other: Basis = "bounded" if self.is_bounded else "model"
         is_measured = np.isfinite(self.direct_variance).tolist()
         return ["measured" if measured else other for measured in is_measured]
@@ -122,7 +123,8 @@ class Precision:
                 yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
 
     def _variance_beyond_pairs(self, weights: FloatArray, triple: Names) -> float:
-        """Return the part of the variance of row values that no two of three attributes explain."""
+        """Return the part of the variance of row values that no two of three attributes explain, or
+        all of it if their table has more than ``MOST_CELLS`` cells."""
         if prod(self.sizes[name] for name in triple) > MOST_CELLS:
             return float(weights.var())
         values, shares = self.released.means(weights, triple), self._shares_along_axes(triple)
@@ -147,8 +149,8 @@ class Precision:
         """Return the estimated number of true rows in each cell of a table, with the variance by
         the noise of tables that contain these attributes.
 
-        Without one it is the noise of the margins of two attributes, and infinite for others. It is
-        quicker to compute than that of ``cell_counts``."""
+        Without such a table the variance is that by the noise of both margins of two attributes,
+        and infinite for another number. It is quicker to compute than that of ``cell_counts``."""
         cells, shape = self.released.cells(attributes)
         counts = self.released.sums(cells, prod(shape)) * self.weight
         attributes = self._with_several_levels(attributes)

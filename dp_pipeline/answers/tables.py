@@ -425,7 +425,6 @@ class OpenTable:
         return np.asarray(np.where(present, widths[codes], 0.0))
 
     def _require_column(self, column: str) -> str:
-        """Return the name of a column unchanged; DeclarationError if there is no such column."""
         return require_column(column, self.columns, is_compared=False)
 
 

@@ -131,7 +131,7 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @QUIET
 @CUSTODIAN
 def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
-    """Release a data set: rows, models, evaluation, report."""
+    """Release a data set: read its rows, run its models, evaluate them and write a report."""
     from dp_pipeline.releases.run_options import parse_request
 
     (result,) = _execute_all([parse_request(dataset, **options)], quiet=quiet)

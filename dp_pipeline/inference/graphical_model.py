@@ -270,7 +270,8 @@ class Projection:
 
 
 def _groups(node: Clique) -> list[tuple[int, ...]]:
-    """Return the axes of a node in groups of neighbouring axes that have few cells together."""
+    """Return the axes of a node in groups of neighbours with at most ``CELLS_A_GROUP`` cells
+    together; a larger axis is a group by itself."""
     groups: list[tuple[int, ...]] = []
     cells = CELLS_A_GROUP + 1
     for axis, size in enumerate(node.shape):

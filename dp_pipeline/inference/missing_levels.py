@@ -62,9 +62,11 @@ def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[flo
 
 
 def _evidence(deviations: float, laplaces: float) -> float:
-    """Return −ln of Chernoff's bound on the chance of noise of z deviations; −∞ below the mean.
+    """Return −ln of Chernoff's bound on the chance that noise reaches z = ``deviations`` standard
+    deviations; −∞ if z is below ``MEAN_NOISE``.
 
-    For k Laplace variables it is k(r − 1 − ln((r + 1)/2)) with r = √(1 + 2z²/k)."""
+    For the sum of k = ``laplaces`` Laplace variables it is k(r − 1 − ln((r + 1)/2)) with
+    r = √(1 + 2z²/k); for Gaussian noise, an infinite k, z²/2."""
     if deviations < MEAN_NOISE:
         return -inf
     if laplaces == inf:

@@ -127,9 +127,10 @@ class _Estimates:
     def divide(
         self, counts: FloatArray, children: IntArray, sparsity: Sparsity | None
     ) -> FloatArray:
-        """Return the counts of parents (g,) divided among their children, (g, m).
+        """Return the counts of parents (g,) divided among their children, (g, m), all ≥ 0.
 
         children   (g, m) positions
+        sparsity   rule by which children are taken for empty; None for none
         """
         fan = children.shape[1]
         values, variance = self.values[children], 1 / self.precisions[children]

@@ -165,8 +165,8 @@ class _Search:
         return search
 
     def swap(self, most: int, rng: np.random.Generator) -> None:
-        """Swap a random part between the units of random couples, where that lowers the sum of
-        squares the most; at most ``most`` swaps."""
+        """Draw random couples of units and a random part of each unit, and exchange the parts of at
+        most ``most`` couples: of those that lower the sum of squares the most."""
         count, size = next(iter(self.parts.values())).shape
         chosen = rng.permutation(count)[: count // 2 * 2].reshape(2, -1)
         positions = rng.integers(0, size, chosen.shape)
@@ -179,7 +179,8 @@ class _Search:
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray, NDArray[np.bool_]]:
-        """Return codes of swapped parts (2, b), of partners (2, b, m), and a mask of partners."""
+        """Return (codes of the parts that would be swapped (2, b), codes of their partners
+        (2, b, m), whether there is each partner (2, b, m))."""
         codes = self.parts[name]
         own = codes[chosen, positions]
         return own, codes[chosen[..., None], self.partners[positions]], self.is_pair[positions]
@@ -187,7 +188,8 @@ class _Search:
     def _pair_cells(
         self, own: IntArray, partners: IntArray, positions: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Return both codes of pairs of parts (2, b, m), of the earlier part first if in order."""
+        """Return (codes of the first part, codes of the second part) of pairs, (2, b, m) each; the
+        first part is the earlier one if parts are in order."""
         own = np.broadcast_to(own[..., None], partners.shape)
         if self.is_symmetric:
             return own, partners

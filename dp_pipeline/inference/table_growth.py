@@ -229,8 +229,11 @@ class _Choice:
         return least_noise(self.noise[None])
 
     def best_without(self, inside: Mask) -> tuple[IntArray, FloatArray]:
-        """Return, for c candidates, the table with the least squared noise in each pair, and that
-        noise, both (c, pairs), without the tables ``inside`` the candidate (c, tables)."""
+        """Return (position of the table with the least squared noise in each pair, that noise),
+        (c, pairs) each, for c candidates, among the tables that are not inside the candidate.
+
+        inside   (c, tables) whether a table is inside the candidate
+        """
         best = np.repeat(self._best[0], len(inside), axis=0)
         least = np.repeat(self._best[1], len(inside), axis=0)
         # Another table is best only in the few pairs whose best one is inside.

@@ -88,8 +88,8 @@ def fit_tree(
 
 @dataclass(frozen=True, eq=False)
 class TreeFit:
-    """A fit of a tree's distribution to noisy tables, which were made to agree once for any number
-    of runs.
+    """Noisy tables that were reconciled once, for any number of fits of a junction tree's
+    distribution to them.
 
     rows       number of rows, at least 1
     tables     attributes → reconciled table; none is inside another one
@@ -108,7 +108,7 @@ class TreeFit:
     def of(
         cls, model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
     ) -> "TreeFit":
-        """Return the fit to one or more tables; parameters are those of ``fit_tree``."""
+        """Return one or more tables reconciled for fits; parameters are those of ``fit_tree``."""
         sizes = {name: model.sizes[name] for name in start}
         rows, tables = reconcile_tables(measured, sizes)
         inside = _inner_marginals(tables, measured, sizes)
