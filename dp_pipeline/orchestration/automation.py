@@ -189,7 +189,7 @@ def _no_window_text(spec: DatasetSpec, home: Home) -> str:
 
 
 def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
-    """Return whether the source seems to have ended, so that no later window is requested.
+    """Return whether the source seems to have ended after the published windows (oldest first).
 
     Where each window has a file, the file itself shows that there is another window.
     """

@@ -288,7 +288,8 @@ def pipeline_definitions(
 ) -> dg.Definitions:
     """Return the Dagster definitions of all data sets with their resources.
 
-    refused   as of `chains_of`
+    refused   name → error of files that are refused already, to which others are added; None: the
+              first error is raised
     """
     shared: dict[str, Any] = {
         "resources": {RESOURCE: resource_of(pipeline)},

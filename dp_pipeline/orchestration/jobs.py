@@ -79,7 +79,7 @@ def epsilon_run_assets(spec: DatasetSpec) -> tuple[str, ...]:
 
 
 def publication_text(spec: DatasetSpec, publication: Publication) -> str:
-    """Return the model, ε and price of a publication as text."""
+    """Return the model, data set, ε, price and span of a publication as text."""
     guarantee = declared_guarantee(spec, build_model(spec, publication.model), publication.epsilon)
     cost = spec.currency.labelled_text(price(spec, guarantee))
     text = f"{publication.model} of {spec.name} at ε={epsilon_text(publication.epsilon)}"

@@ -237,9 +237,9 @@ def clustering_quality(
     centres   (k, d) in data units
 
     ``nicv``, that of ``reference_centres`` as ``nicv_floor``, and ``nicv_ratio``; ``f_kmeans`` and
-    ``ari_kmeans``, the agreement with the clusters of these; ``f_label`` and ``ari_label``, that
-    with the declared label. With fewer rows than k the floor is 0 and the ratio NaN; without rows
-    all are NaN. It raises what ``exact_points`` does.
+    ``ari_kmeans``, the agreement with the clusters of the reference; with a declared label
+    ``f_label`` and ``ari_label``, that with its levels. With fewer rows than k the floor is 0 and
+    the ratio NaN; without rows all are NaN. It raises what ``exact_points`` does.
     """
     points = exact_points(spec, snapshot, columns)
     if len(points) == 0:

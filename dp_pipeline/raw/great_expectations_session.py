@@ -124,6 +124,8 @@ def _results(
     """Return the name of each expectation → the library's result, which may quote rows.
 
     form   the library's format of results
+
+    PipelineError unless there is one result for each expectation.
     """
     suite = library_suite(spec, spec.name, expectations)
     definition = add_frame_source(library_context(), "frame")
@@ -141,7 +143,9 @@ def _results(
 
 
 def load_library() -> Any:
-    """Import Great Expectations with its analytics switched off, and return the module."""
+    """Import Great Expectations with its analytics switched off, and return the module.
+
+    PipelineError beside a PySpark without Spark Connect."""
     # The library reads it when it is imported.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if not has_driver():

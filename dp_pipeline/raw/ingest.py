@@ -233,7 +233,7 @@ def _file_fingerprints(snapshot: Snapshot, spec: DatasetSpec) -> Mapping[str, st
 
 
 def check_ingested(spec: DatasetSpec, snapshot: Snapshot) -> str:
-    """Check the ingested rows; return their stored fingerprint. Damaged if they have changed."""
+    """Check the ingested rows; return their fingerprints as text. Damaged if they have changed."""
     if IN_PLACE not in snapshot.manifest:
         snapshot.checked_path(INGESTED)
         return snapshot.fingerprint(INGESTED)

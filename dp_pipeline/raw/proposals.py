@@ -278,7 +278,7 @@ def _sentinels(values: set[str]) -> set[str]:
 
 
 def _uneven_edges(read: FloatArray, fields: Fields, missing: set[str | None]) -> list[str]:
-    """Return edges at round deciles if an equal bin has over half of the numbers, else []."""
+    """Return edges at round deciles if one of BINS equal bins has most of the numbers, else []."""
     bounds = [float(bound) for bound in fields["bounds"]]
     numbers_of_missing = [n for word in missing if word and (n := number_of(word)) is not None]
     present = read[np.isfinite(read) & ~np.isin(read, numbers_of_missing)]
@@ -296,7 +296,7 @@ _DIGITS = ("%Y%m%d", "%d%m%Y")  # Formats of dates that are eight digits
 MIN_IDS = 100  # Rows from which integers that all differ are ids
 
 
-def _fields(values: Sequence[str], rows: int = 0) -> tuple[Fields, str]:
+def _fields(values: Sequence[str], rows: int) -> tuple[Fields, str]:
     """Return the fields that fit the different texts of some rows, or {} and why there are none."""
     is_id = len(values) == rows >= MIN_IDS and all(text.isdecimal() for text in values)
     if len(values) < 2 or is_id:

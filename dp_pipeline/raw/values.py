@@ -329,13 +329,13 @@ def breaking_rows(
 
 
 def mend_constraints(domain: Domain, codes: dict[str, IntArray]) -> NDArray[np.bool_]:
-    """Replace values by the missing code in rows that break a constraint; mask the rows kept (n,).
+    """Replace values of rows that break a constraint by the missing code; return a mask (n,).
 
     codes   attribute → codes (n,) of every constrained attribute, changed in place: those of each
             constraint's last attribute that keeps rows and has a level of missing values
 
-    The mask is of rows that then break no constraint. A row is mended by itself, in the declared
-    order of the constraints.
+    The mask is of the rows that break no constraint afterwards. A row is mended by itself, in the
+    declared order of the constraints.
     """
     for constraint in domain.constraints:
         attributes = [domain[name] for name in constraint.attributes]

@@ -210,6 +210,9 @@ def _sum_weights(
 ) -> IntArray:
     """Return the total weight (texts,) of each text, to which a person adds once.
 
+    codes     index of the text of each row
+    persons   number of the person of each row
+    texts     number of different texts
     weights   what a person adds to each of her texts: entry m − 1 if she has m of them
     """
     # Fewer than 2^31 persons and texts, so a pair of them is an integer of 62 bits.

@@ -170,7 +170,7 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell as bytes, a number as UTF-8 text, in which a whole float has no decimal point.
+    """Return a cell as bytes of UTF-8 text, a whole float without decimal point; None for None.
 
     signs   signs in which numbers are written
     """
