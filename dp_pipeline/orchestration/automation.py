@@ -6,7 +6,7 @@ sensor for sensitive rows whose changes are not public: a release would disclose
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import count, islice
 from pathlib import Path
@@ -324,9 +324,11 @@ class SourceCursor:
     def from_text(cls, text: str | None) -> Self:
         """Return the cursor that a text stores; an empty cursor for any other text."""
         try:
-            return cls(**json.loads(text or "{}"))
+            cursor = cls(**json.loads(text or "{}"))
         except (TypeError, ValueError):
             return cls()
+        is_valid = [type(value) for value in astuple(cursor)] == [str, str, str, int]
+        return cursor if is_valid else cls()
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -188,7 +188,9 @@ def test_data_set_without_publication_is_only_prepared(project: Project):
     assert project.spent(spec) == 0
 
 
-@pytest.mark.parametrize("cursor", ["", "tomorrow", "[1]", '{"stamp": "x", "colour": "red"}'])
+@pytest.mark.parametrize(
+    "cursor", ["", "tomorrow", "[1]", '{"stamp": "x", "colour": "red"}', '{"run_count": "2"}']
+)
 def test_a_cursor_that_somebody_wrote_over_is_an_empty_memory(cursor: str, sensor: Sensor):
     sensor.cursor = cursor
     run_request(sensor.tick())
