@@ -176,7 +176,7 @@ _TYPES = {"i": "int64", "f": "float64", "M": "date or time"}
 
 
 def released_columns(spec: DatasetSpec, model: Model) -> list[AssetColumn]:
-    """Return the columns of a release's main table: synthetic rows, class counts, or centres."""
+    """Return the columns of a release's synthetic rows, class counts or centres, else []."""
     if isinstance(model, TableModel):
         return _synthetic_columns(spec, model)
     if isinstance(model, DpKjig):

@@ -155,8 +155,8 @@ def _renewal_request(
 ) -> dg.RunRequest | None:
     """Return the run that renews a data set's outdated reports; None if there is none.
 
-    busy   data sets with unfinished runs, of which only a report older than MAX_REPORT_AGE is
-           renewed
+    busy   data sets with unfinished runs, whose reports are renewed only once they are
+           MAX_REPORT_AGE older than the newest update
     """
     due = {}
     for page in pages:

@@ -62,7 +62,8 @@ class Download:
         """Download the file to ``path``, readable by its owner only; return its hash.
 
         SourceError, without a change at ``path``, if the server does not answer, redirects to
-        another host, or sends a file that is too large, incomplete or of another hash.
+        another host while no hash is declared, or sends a file that is too large, incomplete or of
+        another hash.
         """
         digests: list[str] = []
         write_private(path, lambda file: digests.append(self._copy(file)))
