@@ -207,4 +207,6 @@ def _dagster_runs(options: RunOptions, on_step: OnStep) -> Iterator[DagsterRuns]
 
 def step_count(options: RunOptions) -> int:
     """Return the largest number of steps that a run may announce."""
-    return sum(2 + len(part.levels) for part in options.per_window)
+    parts = options.per_window
+    # The rows of each window that a release reads, its levels, and a report.
+    return sum((part.span or part.spec.max_span) + len(part.levels) + 1 for part in parts)

@@ -13,6 +13,7 @@ from dp_pipeline.cli.check.releases import ChargedRelease
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, NotPrepared
 from dp_pipeline.orchestration.automation import due_windows
+from dp_pipeline.orchestration.runner import step_count
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.account import require_snapshot
@@ -84,6 +85,12 @@ def test_every_window_pays_for_each_release_that_reads_it(ran: Any):
     assert LEARNED not in tree(outcomes, "2026-W02").bundle.facts
     learned = tree(outcomes, "2026-W03").bundle.facts[LEARNED]
     assert project.home.released / learned == tree(outcomes, "2026-W02").folder
+
+
+def test_progress_includes_the_rows_of_earlier_windows(project: Project, spec: DatasetSpec):
+    (week,) = week_options(project, spec, "2026-W03")
+    assert step_count(week) == len(["rows", "rows", "0.1", "0.5", "report"])
+    assert step_count(replace(week, span=3)) == step_count(week) + 1
 
 
 def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
