@@ -115,7 +115,10 @@ def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
 
 
 def sweep(folder: Path, *, below: bool = False) -> list[Path]:
-    """Delete the leftovers of killed writers in a folder; return their paths."""
+    """Delete the leftovers of killed writers in a folder; return the deleted paths.
+
+    below   whether to search the folders below too
+    """
     paths = list(leftovers(folder, below=below))
     for path in paths:
         # A leftover that cannot be deleted does no harm.

@@ -370,7 +370,7 @@ INTERVAL_SECONDS = 60
 
 
 def sensors_of(spec: DatasetSpec) -> list[dg.SensorDefinition]:
-    """Return the sensor for new rows if their changes are public and visible, else []."""
+    """Return a list of the sensor for new rows; [] unless their changes are public and visible."""
     if not jobs.is_watched(spec):
         return []
     job_name, action = jobs.prepare_job_name(spec), "prepare it; spends nothing"

@@ -211,7 +211,7 @@ def spent_check(
 
 
 def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
-    """Return a check that warns where a release shows a weakness, such as too much noise."""
+    """Return the result of a check that warns of a release's weaknesses, such as too much noise."""
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:

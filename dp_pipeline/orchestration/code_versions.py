@@ -25,7 +25,7 @@ _CODE_TAG = "dagster/code_version"
 
 
 def preparation_version(spec: DatasetSpec) -> str:
-    """Return the version of a preparation stage, made from its code and the declaration."""
+    """Return the version of the preparation stages, made from their code and the declaration."""
     return digest_of(code_version(("config", "raw")), spec.digest)
 
 

@@ -83,7 +83,7 @@ class PersonKeys:
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
-    """Return the ``at_most`` rows of each person with the smallest digests, in their order.
+    """Return the ``at_most`` rows of each person with the smallest digests, in the table's order.
 
     table     the attributes' columns, text or numbers, and the person's, text or whole numbers;
               white space around a text id does not make another person

@@ -59,7 +59,7 @@ class Download:
     max_megabytes: int
 
     def to(self, path: Path) -> str:
-        """Download the file to ``path``, readable by its owner only; return its hash.
+        """Download the file to ``path``, readable by its owner only; return its SHA-256.
 
         SourceError, without a change at ``path``, if the server does not answer, redirects to
         another host while no hash is declared, or sends a file that is too large, incomplete or of

@@ -192,7 +192,7 @@ def _source_names(located: LocatedSource) -> tuple[str, ...]:
 
 
 def _earlier_downloads(snapshot: Snapshot) -> dict[str, str]:
-    """Return the hash of the latest download of each URL of the data set."""
+    """Return URL → SHA-256 of its latest download into a snapshot of the data set."""
     manifests = []
     for folder in snapshot.folder.parent.iterdir():
         try:

@@ -30,7 +30,7 @@ def retire(snapshot: Snapshot, *, population: str, on: date) -> None:
 
 
 def remaining_paths(snapshot: Snapshot) -> list[Path]:
-    """Return all paths in a snapshot's folder except the manifest of a retired snapshot."""
+    """Return the paths in a snapshot's folder; once it is retired, without its manifest."""
     manifest = {MANIFEST} if snapshot.is_retired() else set()
     return [path for path in sorted(snapshot.folder.iterdir()) if path.name not in manifest]
 

@@ -120,7 +120,7 @@ def file_mark(path: Path) -> tuple[int, ...]:
 
 
 def read_stage(snapshot: Snapshot, stage: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the stored table of one stage: the rows of the ``earlier`` snapshots, then the own.
+    """Return the stored table of one stage: the ``earlier`` snapshots' rows, then its own.
 
     columns   columns that are read, in the order of the table; None: all
 

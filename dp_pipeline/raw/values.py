@@ -253,9 +253,9 @@ def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.b
 
 
 def valid_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return the column's numbers (n,) in the attribute's bounds; NaN for all other values.
+    """Return the column's numbers (n,), clipped to the attribute's bounds; NaN for other values.
 
-    A number outside is clipped; with ``on_invalid`` keep or drop it becomes NaN."""
+    With ``on_invalid`` keep or drop, a number outside becomes NaN instead."""
     box = attribute.coordinate
     assert box is not None
     values = _numbers_or_nan(attribute, column)

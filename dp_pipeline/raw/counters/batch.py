@@ -82,7 +82,7 @@ class BatchQuery:
 
 
 class Batch:
-    """A batch of prepared rows that answers the queries of ``gate.counter``, once they are checked.
+    """A batch of prepared rows that answers the queries of ``gate.counter``, without checking them.
 
     coordinates   numeric attribute → fixed-point integers (rows,) in [−2^16, 2^16]
     codes         attribute with cells → codes (rows,) below its size

@@ -242,7 +242,7 @@ def prefix_counts(keys: Keys, depth: int, nodes: Prefixes, bits: int) -> IntArra
 
 
 def _spread(axes: Sequence[int], axis: int, places: IntArray) -> IntArray:
-    """Return the bits that the cells of one axis contribute to the keys of their rows."""
+    """Return the bits (n,) that each of these cells of one axis contributes to a row's key."""
     spread = np.zeros(len(places), dtype=np.int64)
     halvings = [bit for bit, halved in enumerate(axes) if halved == axis]
     for done, bit in enumerate(halvings):

@@ -66,7 +66,7 @@ class UndeclaredRows:
     def of_table(
         cls, spec: DatasetSpec, table: pa.Table, key: bytes, *, fingerprint: str = ""
     ) -> UndeclaredRows:
-        """Return a counter of those rows in memory that fit the declaration, bounded by person.
+        """Return a counter of a table's rows that fit the declaration, bounded by person.
 
         table   the declared columns of the source, as ``read_source`` gives them
         key     the population's secret key, by which the used rows of each person are chosen
@@ -175,7 +175,7 @@ def _tables_by_person(
 
 
 def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
-    """Write tables to a file as row groups; return a function that reads one after the other."""
+    """Write tables to a file as row groups; return a function that iterates over them."""
     write_atomically(path, partial(write_row_groups, tables, compression="lz4"))
     file = pq.ParquetFile(pa.OSFile(str(path)))
     return lambda: map(file.read_row_group, range(file.num_row_groups))
@@ -208,7 +208,7 @@ def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
 def _sum_weights(
     codes: IntArray, persons: IntArray, texts: int, weights: tuple[int, ...]
 ) -> IntArray:
-    """Return the total weight (texts,) of each text, to which a person adds once.
+    """Return the total weight (texts,) of each text, to which each of its persons adds once.
 
     codes     index of the text of each row
     persons   number of the person of each row

@@ -56,7 +56,7 @@ def shares(rows: int, weights: Sequence[float]) -> IntArray:
 def draw_category(
     rng: np.random.Generator, weights: FloatArray, parents: tuple[IntArray, ...], rows: int
 ) -> IntArray:
-    """Return one of k categories for each row, drawn given the categories of its parents.
+    """Return one of k categories for each row (rows,), drawn given the categories of its parents.
 
     weights   (…sizes of parents, k)
     parents   codes (rows,) of each parent

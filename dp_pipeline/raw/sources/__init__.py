@@ -29,16 +29,16 @@ BUNDLED = ("breast_cancer", "digits", "iris", "wine")  # Data sets in scikit-lea
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:
-    """Read a source, and return its declared columns, in declared order: all rows, or the sample.
+    """Read a source, and return its declared columns, in declared order.
 
     files   downloaded files of the declared locations; None: the locations themselves
 
-    Rows are in the order of the source, those of a query in any order. Text columns have the type
-    ``string``; cells of CSV and .xlsx are all text, empty ones ``""``, not null. Integers, floats
-    and truth values of other sources keep their type; decimals become int64 or float64; declared
-    dates and times are date32 or timestamps. A column of two attributes is read once. With parts
-    come the rows of units, then those of parts, with the column ``OF_UNIT``. The table may have no
-    rows.
+    Rows are all, or the declared sample, in the order of the source; those of a query in any order.
+    Text columns have the type ``string``; cells of CSV and .xlsx are all text, empty ones ``""``,
+    not null. Integers, floats and truth values of other sources keep their type; decimals become
+    int64 or float64; declared dates and times are date32 or timestamps. A column of two attributes
+    is read once. With parts come the rows of units, then those of parts, with the column
+    ``OF_UNIT``. The table may have no rows.
 
     SourceError, without quoting a row, if the source is absent, damaged or ragged, lacks or repeats
     a column, has a column that is neither text, numbers, truth values nor declared times, or fewer

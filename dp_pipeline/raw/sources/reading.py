@@ -178,7 +178,7 @@ _BYTES_SOURCES = ("csv", "sql")  # Their text is read as bytes: an invalid cell 
 
 
 def plain_types(spec: DatasetSpec, schemas: Sequence[pa.Schema]) -> dict[str, pa.DataType]:
-    """Return the type of each declared column that holds its values in all parts of a source.
+    """Return declared column → type that holds its values in all parts of a source.
 
     schemas   schemas of the parts, such as files, with every declared column
 
