@@ -89,7 +89,9 @@ class LoopCounter:
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> GroupedLoopCounter:
         """See Counter."""
-        groups = {name: one.of(self.domain[name]) for name, one in groupings.items()}
+        groups = {
+            name: grouping.apply_to(self.domain[name]) for name, grouping in groupings.items()
+        }
         return GroupedLoopCounter(
             self.rows, self.domain.with_attributes(groups), self, dict(groupings)
         )
