@@ -257,7 +257,7 @@ def _measure_release(cell: MethodCell, promise: KAnonymityGuarantee, rows: Coded
     retained = rows.select(~recoded.suppressed)
     loss = information_loss(
         retained.codes,
-        recoded.rule.released(retained).codes,
+        recoded.rule.recode(retained).codes,
         about=recoded.rule.about,
         k=promise.k,
         suppressed=len(rows) - len(retained),

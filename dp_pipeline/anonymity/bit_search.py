@@ -45,12 +45,12 @@ class ClassPartition:
         self._groups = np.zeros(len(self._row_of), dtype=np.int64)
         self.counts = rows.target_counts[None]
 
-    def allows(self, bit: int) -> bool:
+    def can_split_by(self, bit: int) -> bool:
         """Return whether the classes, split by one more bit, would keep the guarantee if as many
         rows are suppressed as it permits."""
         return bool(self.keeps_guarantee(self.split([bit]))[0])
 
-    def takes(self, bit: int) -> bool:
+    def is_acceptable(self, bit: int) -> bool:
         """Return whether the classes, split by one more bit, would keep the guarantee and, where
         rows may be suppressed, one of them would be cut into two that keep it.
 
@@ -121,15 +121,15 @@ def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:
-    """Refine the partition, in the given order, by each bit for which ``takes`` is then true;
-    return these bits.
+    """Refine the partition, in the given order, by each bit that is acceptable by then; return
+    these bits.
 
     RFKA, algorithm 1, lines 5 to 10, with the "not" that line 7 lacks as printed. A skipped bit
     could not be added later, so the set is maximal, though it need not have the most bits.
     """
     accepted = []
     for bit in order:
-        if partition.takes(bit):
+        if partition.is_acceptable(bit):
             partition.refine(bit)
             accepted.append(bit)
     return accepted

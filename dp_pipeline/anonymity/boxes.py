@@ -167,7 +167,7 @@ class BoxRule:
             parts.append(shares.reshape(len(sets), len(bits))[self._codes[:, i]])
         return np.hstack(parts)
 
-    def released(self, rows: CodedRows) -> CodedRows:
+    def recode(self, rows: CodedRows) -> CodedRows:
         codes = self._codes[self.finder.box_numbers(rows.codes)]
         return replace(rows, columns=self.columns, codes=codes)
 

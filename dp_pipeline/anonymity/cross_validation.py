@@ -158,7 +158,7 @@ def _released_classes(
 
     counts   (kinds,) number of rows equal to each of ``kinds``
     """
-    ids, sizes = class_ids(rule.released(kinds).codes)
+    ids, sizes = class_ids(rule.recode(kinds).codes)
     first, labels = np.unique(ids, return_index=True)[1], len(kinds.target_levels)
     cells = np.bincount(ids * labels + kinds.target, counts, minlength=len(sizes) * labels)
     return rule.features(kinds.select(first)), cells.reshape(-1, labels).astype(np.int64)

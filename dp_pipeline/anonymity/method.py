@@ -88,7 +88,7 @@ class RowRule(Protocol):
     @property
     def about(self) -> tuple[int, ...]: ...
 
-    def released(self, rows: CodedRows) -> CodedRows:
+    def recode(self, rows: CodedRows) -> CodedRows:
         """Return all rows recoded, in their order, with unchanged labels."""
         ...
 
@@ -115,7 +115,7 @@ class BitRule:
     def about(self) -> tuple[int, ...]:
         return tuple(bit.column for bit in self.bits)
 
-    def released(self, rows: CodedRows) -> CodedRows:
+    def recode(self, rows: CodedRows) -> CodedRows:
         matrix = bit_matrix(self.bits, rows.codes, self.source)
         return replace(rows, columns=self.columns, codes=matrix.astype(np.uint8))
 
@@ -133,7 +133,7 @@ class Unchanged:
     def about(self) -> tuple[int, ...]:
         return tuple(range(len(self.columns)))
 
-    def released(self, rows: CodedRows) -> CodedRows:
+    def recode(self, rows: CodedRows) -> CodedRows:
         return rows
 
     def features(self, rows: CodedRows) -> FloatArray:
@@ -164,7 +164,7 @@ class Recoding:
         """Return the recoded rows without suppressed ones, sorted by released codes and label.
 
         Their order in the source would link two releases."""
-        released = self.rule.released(rows.select(~self.suppressed))
+        released = self.rule.recode(rows.select(~self.suppressed))
         return released.select(np.lexsort([released.target, *released.codes.T[::-1]]))
 
 

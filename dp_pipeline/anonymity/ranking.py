@@ -23,8 +23,9 @@ Ranking = tuple[int, ...]
 class RankedSearch(ABC):
     """A feature selection that ranks one-hot bits and then passes over them once (RFKA).
 
-    The result is maximal: ``ClassPartition.takes`` is false for every other bit. It is *not*
-    monotone in K: a larger K may keep a bit that a smaller one had no room for besides another.
+    The result is maximal: ``ClassPartition.is_acceptable`` is false for every other bit. It is
+    *not* monotone in K: a larger K may keep a bit that a smaller one had no room for besides
+    another.
 
     bits   the function from columns to the bits that the method selects from
     """
@@ -223,11 +224,11 @@ class HamdistBackward(HamdistForward):
         self, ranking: Ranking, rows: CodedRows, guarantee: KAnonymityGuarantee
     ) -> Recoding:
         """Return the recoding by the bits of the longest top of the ranking that keeps the
-        guarantee, without those for which ``ClassPartition.takes`` is false."""
+        guarantee, without those for which ``ClassPartition.is_acceptable`` is false."""
         partition = ClassPartition(rows, self.bits(rows.columns), guarantee)
         accepted = list[int]()
         for bit in ranking:
-            if not partition.allows(bit):
+            if not partition.can_split_by(bit):
                 break
             accepted += accept_in_order(partition, [bit])
         return partition.result(accepted)

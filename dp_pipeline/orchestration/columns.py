@@ -185,7 +185,7 @@ def released_columns(spec: DatasetSpec, model: Model) -> list[AssetColumn]:
 
 
 def _synthetic_columns(spec: DatasetSpec, model: TableModel) -> list[AssetColumn]:
-    names = model.chosen(spec.widest.domain)
+    names = model.chosen_attributes(spec.widest.domain)
     no_codes = np.zeros((0, len(names)), dtype=np.int64)
     # Names and types by the code that writes the rows, in declared order.
     empty_table = decode_columns(no_codes, names, spec.widest.domain, np.random.default_rng(0))
@@ -218,7 +218,9 @@ def _centre_columns(spec: DatasetSpec, model: Clustering) -> list[AssetColumn]:
 
 def _class_columns(spec: DatasetSpec, model: DpKjig) -> list[AssetColumn]:
     (label,) = model.label
-    sources = [("discretized", name) for name in (*model.chosen(spec.widest.domain), label)]
+    sources = [
+        ("discretized", name) for name in (*model.chosen_attributes(spec.widest.domain), label)
+    ]
     levels = (_declared(spec.domain[label]),)
     return [
         AssetColumn("class", "int64", "number of a published class", sources[:-1]),

@@ -115,7 +115,7 @@ class _Selection:
         return ProtocolResult(aucs, self.seconds, len(self.rule.columns))
 
     def _released_codes(self, rows: CodedRows) -> NDArray[Any]:
-        return self.rule.released(rows).codes
+        return self.rule.recode(rows).codes
 
 
 def _selections(

@@ -56,7 +56,7 @@ class PublicRows:
             )
         home.ledger.require_claimable(other.population, *other.source.identities)
         assert isinstance(model, TableModel)
-        names = model.chosen(spec.domain)
+        names = model.chosen_attributes(spec.domain)
         _require_alike(spec, other, names, where)
         sizes = {attribute: spec.domain[attribute].size for attribute in names}
         table = PublicTable(dict(_codes(home, other, names, where)), sizes)

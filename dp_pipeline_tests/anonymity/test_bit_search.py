@@ -93,16 +93,16 @@ def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee):
         return
     kept, refused, bits = list[int](), set[int](), range(len(rows.columns))
     together = partition.keeps_guarantee(partition.split(list(bits))).tolist()
-    assert together == [partition.allows(bit) for bit in bits]
+    assert together == [partition.can_split_by(bit) for bit in bits]
     for bit in bits:
         hidden = exposed(rows.codes[:, [*kept, bit]], rows.target, guarantee)
         is_allowed = len(hidden) <= guarantee.max_suppressed_rows(len(rows))
-        assert partition.allows(bit) == is_allowed
+        assert partition.can_split_by(bit) == is_allowed
         is_worth = parts_released_rows(rows, kept, bit, guarantee)
-        assert partition.takes(bit) == (is_allowed and is_worth)
+        assert partition.is_acceptable(bit) == (is_allowed and is_worth)
         # A bit that was refused once is refused for ever.
-        refused |= {other for other in bits if not partition.takes(other)}
-        assert bit not in refused or not partition.takes(bit)
+        refused |= {other for other in bits if not partition.is_acceptable(other)}
+        assert bit not in refused or not partition.is_acceptable(bit)
         if is_allowed:
             partition.refine(bit)
             kept.append(bit)
@@ -133,8 +133,8 @@ def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
         *(width + 2 + i for i in kept),
         *(2 * width + 2 + i for i in kept),
     ]:
-        assert partition.allows(bit)
-        assert partition.takes(bit) or guarantee.max_suppressed_rows(len(rows))
+        assert partition.can_split_by(bit)
+        assert partition.is_acceptable(bit) or guarantee.max_suppressed_rows(len(rows))
         partition.refine(bit)
     assert partition.counts.sum(axis=1).tolist() == before
 
@@ -176,7 +176,7 @@ def test_every_part_of_a_k_anonymous_set_is_k_anonymous(rows, k):
     kept = in_order(rows, bits, range(len(bits)), k).rule.bits
     for count in range(len(kept) + 1):
         for part in list(combinations(kept, count))[:20]:
-            assert kept_by(BitRule(rows.columns, part).released(rows), KAnonymityGuarantee(k))
+            assert kept_by(BitRule(rows.columns, part).recode(rows), KAnonymityGuarantee(k))
 
 
 def test_the_printed_condition_keeps_what_exposes():
@@ -184,10 +184,10 @@ def test_the_printed_condition_keeps_what_exposes():
     order, guarantee, printed = [2, 0, 3, 1, 4, 5], KAnonymityGuarantee(k=3), list[Bit]()
     for bit in order:
         printed.append(ONE_HOT[bit])
-        if kept_by(BitRule(SEX_AND_AGE, tuple(printed)).released(PATIENTS), guarantee):
+        if kept_by(BitRule(SEX_AND_AGE, tuple(printed)).recode(PATIENTS), guarantee):
             printed.pop()
     assert printed
-    assert not kept_by(BitRule(SEX_AND_AGE, tuple(printed)).released(PATIENTS), guarantee)
+    assert not kept_by(BitRule(SEX_AND_AGE, tuple(printed)).recode(PATIENTS), guarantee)
     ours = in_order(PATIENTS, ONE_HOT, order, 3)
     assert ours.rule.bits
     assert kept_by(ours.release(PATIENTS), guarantee)
@@ -216,7 +216,7 @@ def test_hamdist_is_the_sum_over_all_pairs(rows):
 def test_hamdist_backward_drops_the_lowest_first():
     guarantee, kept = KAnonymityGuarantee(3), list(HamdistBackward().ranking(PATIENTS, seed=0))
     while not kept_by(
-        BitRule(SEX_AND_AGE, tuple(ONE_HOT[bit] for bit in kept)).released(PATIENTS), guarantee
+        BitRule(SEX_AND_AGE, tuple(ONE_HOT[bit] for bit in kept)).recode(PATIENTS), guarantee
     ):
         kept.pop()
     found = HamdistBackward().recode(PATIENTS, guarantee, seed=0)

@@ -28,7 +28,7 @@ def test_levels_are_the_sets_of_codes_of_boxes():
     assert (sex.name, sex.levels) == ("sex", ("f", "m"))
     assert (age.name, age.levels) == ("age", ("young to middle", "any", "old or missing"))
     assert not age.ordered
-    assert THREE_BOXES.released(PATIENTS).codes[[0, 5, 7]].tolist() == [[0, 1], [1, 0], [1, 2]]
+    assert THREE_BOXES.recode(PATIENTS).codes[[0, 5, 7]].tolist() == [[0, 1], [1, 0], [1, 2]]
 
 
 def test_a_side_of_missing_values_only_is_the_missing_level():

@@ -99,7 +99,7 @@ def test_two_clumps_are_two_boxes_around_their_rows():
     # New rows go to the nearest centre, 0 or 7, even where its box does not reach.
     asked = rows_of((3, 0), (4, 0), (5, 0), columns=(NUMBER,))
     assert rule.finder.centres == ((0,), (7,))
-    assert rule.released(asked).codes[:, 0].tolist() == [0, 1, 1]
+    assert rule.recode(asked).codes[:, 0].tolist() == [0, 1, 1]
 
 
 def test_a_cluster_of_more_than_twice_k_is_split():

@@ -135,7 +135,7 @@ def test_seed_changes_no_box(method):
 def test_k_of_nought_and_one_keep_everything(method):
     for k in (0, 1):
         recoding = method.recode(PATIENTS, KAnonymityGuarantee(k), seed=0)
-        released = recoding.rule.released(PATIENTS)
+        released = recoding.rule.recode(PATIENTS)
         if isinstance(recoding.rule, BitRule):
             assert set(recoding.rule.bits) == set(bits_of(method, PATIENTS))
         else:
@@ -194,7 +194,7 @@ def test_every_row_has_a_box_that_holds_it(method, rows, guarantee):
     if recoding is None:
         return
     rule, others = recoding.rule, every_row(rows.columns)
-    released, features = rule.released(others), rule.features(others)
+    released, features = rule.recode(others), rule.features(others)
     assert released.columns == rule.columns
     assert [column.name for column in rule.columns] == [column.name for column in rows.columns]
     assert features.shape == (len(others), len(cumulative_bits(rows.columns)))
@@ -223,7 +223,9 @@ def test_no_bit_can_be_added_after_one_pass(method, rows, guarantee):
     for bit in accepted:
         partition.refine(bit)
     others = [
-        bit for bit in range(len(partition.bits)) if bit not in accepted and partition.takes(bit)
+        bit
+        for bit in range(len(partition.bits))
+        if bit not in accepted and partition.is_acceptable(bit)
     ]
     assert isinstance(method, Kjig) or not others
     for bit in others:

@@ -62,7 +62,7 @@ class PlainCodes:
     columns: tuple[Column, ...]
     is_blurred: bool
 
-    def released(self, rows: CodedRows) -> CodedRows:
+    def recode(self, rows: CodedRows) -> CodedRows:
         return rows
 
     def features(self, rows: CodedRows) -> np.ndarray:

@@ -147,7 +147,7 @@ def test_missing_values_join_the_lower_side_or_have_their_own():
 
 def test_a_new_row_finds_the_box_of_its_side():
     rule = boxed(rows_of(*[(0, 0)] * 3, *[(7, 0)] * 3, columns=(NUMBER,)), 3)
-    codes = rule.released(rows_of((3, 0), (6, 0), columns=(NUMBER,))).codes[:, 0]
+    codes = rule.recode(rows_of((3, 0), (6, 0), columns=(NUMBER,))).codes[:, 0]
     # All thresholds between 0 and 7 cut in halves, and the first is taken.
     assert [rule.columns[0].levels[code] for code in codes] == ["1 to 7", "1 to 7"]
 

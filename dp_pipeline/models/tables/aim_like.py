@@ -74,7 +74,7 @@ class AimLike(TableModel):
     def most_cells(self, domain: Domain) -> int:
         """Return the most cells of all measured tables together: of one-way marginals, and of one
         table of ``clique_cells`` in each round."""
-        sizes = domain.shape(self.modelled(domain))
+        sizes = domain.shape(self.measured_attributes(domain))
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002

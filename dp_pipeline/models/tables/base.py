@@ -75,16 +75,16 @@ class TableModel(Model):
     attributes: tuple[str, ...] = names()
     synthetic_rows: int | None = integer(None, at_least=0, at_most=10**9)
 
-    def chosen(self, domain: Domain) -> tuple[str, ...]:
+    def chosen_attributes(self, domain: Domain) -> tuple[str, ...]:
         """Return the attributes to model: the named ones, or all discrete ones in declared
         order."""
         return self.attributes or domain.discrete
 
-    def modelled(self, domain: Domain) -> tuple[str, ...]:
-        """Return the attributes to measure: the ``chosen`` ones but for those that follow from
-        another one by a constraint, which ``with_decided`` adds."""
+    def measured_attributes(self, domain: Domain) -> tuple[str, ...]:
+        """Return the attributes to measure: ``chosen_attributes`` but for those that follow from
+        another one by a constraint, which ``add_decided`` adds."""
         decided = {twin.name for twin in self._zeros(domain).without_twins()[1]}
-        return tuple(name for name in self.chosen(domain) if name not in decided)
+        return tuple(name for name in self.chosen_attributes(domain) if name not in decided)
 
     def zeros(self, domain: Domain) -> StructuralZeros:
         """Return the cells of the measured attributes that constraints make empty."""
@@ -92,11 +92,11 @@ class TableModel(Model):
 
     def sizes(self, domain: Domain) -> dict[str, int]:
         """Return the number of levels or bins of every measured attribute."""
-        names = self.modelled(domain)
+        names = self.measured_attributes(domain)
         return dict(zip(names, domain.shape(names), strict=True))
 
     def _zeros(self, domain: Domain) -> StructuralZeros:
-        return StructuralZeros(domain.allowed(self.chosen(domain)))
+        return StructuralZeros(domain.allowed(self.chosen_attributes(domain)))
 
     def released_table(
         self,
@@ -109,15 +109,16 @@ class TableModel(Model):
         *,
         groupings: Mapping[str, Grouping] | None = None,
     ) -> SyntheticTable:
-        """Return the table to release, with the attributes that follow from ``modelled`` ones.
+        """Return the table to release, with attributes added that follow from measured ones.
 
-        codes           (rows, attributes) synthetic rows of the ``modelled`` attributes
+        codes           (rows, attributes) synthetic rows of ``measured_attributes``
         cliques, links  junction tree by which they were drawn
         groupings       attribute → groups of levels over which tables were measured
         """
-        names, seed, groups = self.modelled(domain), int(rng.integers(1 << 62)), groupings or {}
+        names, groups = self.measured_attributes(domain), groupings or {}
+        seed = int(rng.integers(1 << 62))
         table = SyntheticTable(names, codes, measured, cliques, links, domain, seed, groups)
-        return self.with_decided(table)
+        return self.add_decided(table)
 
     def sample_tree(
         self,
@@ -138,15 +139,13 @@ class TableModel(Model):
         sizes, zeros = self.sizes(domain), self.zeros(domain)
         if zeros:
             fitted = FittedRows(measured, sizes, zeros=zeros)
-            return self.with_decided(
-                fitted.draw_table(tuple(sizes), domain, rng, self.rows_to_draw)
-            )
+            return self.add_decided(fitted.draw_table(tuple(sizes), domain, rng, self.rows_to_draw))
         tables = clique_counts(measured, total=None if rows is None else max(1.0, rows))
         estimate = float(tables[tree.cliques[0]].sum()) if rows is None else rows
         codes = join_cliques(tree, tables, self.rows_to_draw(estimate), rng, sizes)
         return self.released_table(domain, rng, codes, measured, tree.cliques, tree.links)
 
-    def with_decided(self, table: SyntheticTable) -> SyntheticTable:
+    def add_decided(self, table: SyntheticTable) -> SyntheticTable:
         """Return the table with those attributes added that follow from others by a constraint."""
         decided = self._zeros(table.domain).without_twins()[1]
         if not decided:
@@ -159,7 +158,7 @@ class TableModel(Model):
             parent = next(i for i, clique in enumerate(cliques) if attribute.other in clique)
             links.append((parent, len(cliques)))
             cliques.append((attribute.other, attribute.name))
-        names = self.chosen(table.domain)
+        names = self.chosen_attributes(table.domain)
         codes = np.stack([columns[name] for name in names]).T
         return replace(
             table, attributes=names, codes=codes, cliques=tuple(cliques), links=tuple(links)
@@ -168,7 +167,7 @@ class TableModel(Model):
     def check(self, domain: Domain) -> None:
         """Raise DeclarationError unless the attributes are discrete, named once and not too large,
         and the model keeps their constraints."""
-        chosen, model = self.chosen(domain), type(self).__name__
+        chosen, model = self.chosen_attributes(domain), type(self).__name__
         if not chosen:
             raise DeclarationError(
                 f"{model} needs attributes with levels, bins or edges, but the data set has none: "
@@ -192,7 +191,7 @@ class TableModel(Model):
             self._check_constraints(domain, zeros)
 
     def _check_constraints(self, domain: Domain, zeros: StructuralZeros) -> None:
-        model, names = type(self).__name__, self.chosen(domain)
+        model, names = type(self).__name__, self.chosen_attributes(domain)
         if not self.keeps_constraints:
             raise DeclarationError(
                 f"{model} does not keep `constraints`, but the data set declares "
@@ -230,7 +229,7 @@ class TableModel(Model):
     def most_cells(self, domain: Domain) -> int:
         """Return a bound, by declarations alone, on the cells of all measured tables together."""
         cap = getattr(self, "clique_cells", 0)
-        sizes = domain.shape(self.chosen(domain))
+        sizes = domain.shape(self.chosen_attributes(domain))
         return 1 + sum(sizes) + sum(max(cap, size) for size in sizes)
 
     def rows_to_draw(self, estimate: float) -> int:

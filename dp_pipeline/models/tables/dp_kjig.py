@@ -89,7 +89,7 @@ class DpKjig(Model):
                 f"DpKjig needs one attribute as label, not {' '.join(self.label) or 'none'}: "
                 "declare `label`"
             )
-        chosen, labels = self.chosen(domain), domain[self.label[0]].size
+        chosen, labels = self.chosen_attributes(domain), domain[self.label[0]].size
         names = (*self.label, *chosen)
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
@@ -119,7 +119,7 @@ class DpKjig(Model):
                 f"2^{self.bits} classes have more: choose fewer `bits`"
             )
 
-    def chosen(self, domain: Domain) -> tuple[str, ...]:
+    def chosen_attributes(self, domain: Domain) -> tuple[str, ...]:
         """Return the quasi-identifiers: the named ones, or all discrete attributes but the
         label."""
         return self.attributes or tuple(name for name in domain.discrete if name not in self.label)
@@ -146,7 +146,7 @@ class DpKjig(Model):
     ) -> tuple[tuple[DeclaredBit, ...], Fraction]:
         """Choose up to m bits privately; return them in order, and the ε that is left."""
         domain = curator.domain
-        candidates = declared_bits(domain, self.chosen(domain))
+        candidates = declared_bits(domain, self.chosen_attributes(domain))
         steps = min(self.bits, len(candidates))
         price = epsilon * self.score_share / steps
         # One session with the answers to all bits: every step asks about most of them.

@@ -40,7 +40,7 @@ class Independent(TableModel):
     shares: str = choice("root", "equal")
 
     def most_cells(self, domain: Domain) -> int:
-        return sum(domain.shape(self.modelled(domain)))
+        return sum(domain.shape(self.measured_attributes(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return noisy one-way marginals, and rows drawn from each of them independently; spend
@@ -62,7 +62,7 @@ class Independent(TableModel):
         return self._sample(OneWays.of(curator.refine(amounts)), curator, rng)
 
     def _amounts(self, domain: Domain, amount: Fraction) -> dict[Names, Fraction]:
-        names = self.modelled(domain)
+        names = self.measured_attributes(domain)
         weights = root_weights(domain.shape(names)) if self.shares == "root" else (1,) * len(names)
         return {(name,): share for name, share in zip(names, split(amount, weights), strict=True)}
 
@@ -71,7 +71,7 @@ class Independent(TableModel):
         if zeros:
             fitted = FittedRows(one_ways.measured, sizes, zeros=zeros)
             table = fitted.draw_table(tuple(sizes), curator.domain, rng, self.rows_to_draw)
-            return self.with_decided(table)
+            return self.add_decided(table)
         tree = JunctionTree.of(tuple((name,) for name in sizes), sizes)
         tables: dict[Names, FloatArray] = {(name,): one_ways.shares[name] for name in sizes}
         codes = join_cliques(tree, tables, self.rows_to_draw(one_ways.rows), rng, sizes)

@@ -62,7 +62,7 @@ class Mst(TableModel):
         """Return noisy tables, and rows of the tree fitted to them; spend the whole budget."""
         import networkx as nx
 
-        names, zeros = self.modelled(curator.domain), self.zeros(curator.domain)
+        names, zeros = self.measured_attributes(curator.domain), self.zeros(curator.domain)
         pairs = [
             pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
         ]

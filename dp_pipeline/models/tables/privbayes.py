@@ -256,7 +256,7 @@ class PrivBayes(TableModel):
 
     def check(self, domain: Domain) -> None:
         super().check(domain)
-        for name in self.chosen(domain) if self.score == "F" else ():
+        for name in self.chosen_attributes(domain) if self.score == "F" else ():
             if domain[name].size != 2:
                 raise DeclarationError(
                     f"PrivBayes needs binary attributes for score F, but {name} has "
@@ -265,7 +265,7 @@ class PrivBayes(TableModel):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return noisy tables of a network, and rows drawn along it; spend exactly ``epsilon``."""
-        names = self.chosen(curator.domain)
+        names = self.chosen_attributes(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         public = curator.public_rows() if self.needs_public_rows else None
         nominal = public if self.nominal_rows is None else self.nominal_rows

@@ -220,7 +220,7 @@ class PrivHd(TableModel):
             raise BoundaryViolation(
                 "The guarantee of PrivHd needs the attributes of its domain, but it has none"
             )
-        plan = self._paper_plan(epsilon, len(self.modelled(domain)))
+        plan = self._paper_plan(epsilon, len(self.measured_attributes(domain)))
         return PrivacyGuarantee(
             "dp",
             plan.total,

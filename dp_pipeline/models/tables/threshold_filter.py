@@ -50,7 +50,7 @@ class ThresholdFilter(TableModel):
 
     def check(self, domain: Domain) -> None:
         super().check(domain)
-        names = self.chosen(domain)
+        names = self.chosen_attributes(domain)
         cells = domain.cell_count(names)
         if cells > MAX_CELLS:
             raise DeclarationError(
@@ -61,13 +61,13 @@ class ThresholdFilter(TableModel):
     def most_cells(self, domain: Domain) -> int:
         """Return how many cells are retained at most, as a rule: one for each row that can be
         drawn, and twice the empty cells that reach the threshold on average."""
-        cells = domain.cell_count(self.chosen(domain))
+        cells = domain.cell_count(self.chosen_attributes(domain))
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return the noisy number of rows, and rows drawn from the cells that reach the threshold;
         spend exactly ``epsilon``."""
-        names = self.chosen(curator.domain)
+        names = self.chosen_attributes(curator.domain)
         of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
         of_cells = epsilon * (1 - ROWS_SHARE)
         threshold = threshold_for(

@@ -136,7 +136,7 @@ class OneShot(TableModel):
         super().check(domain)
         if domain.parts is not None:
             self._check_units(domain)
-        self._workload.require_modelled(self.modelled(domain), of=type(self).__name__)
+        self._workload.require_modelled(self.measured_attributes(domain), of=type(self).__name__)
         require_plan(self.plan_from, self.smooth)
         if self.prior and (self.plans_from_earlier or self.quality != "best"):
             other = "plan_from" if self.plans_from_earlier else "quality"
@@ -152,7 +152,7 @@ class OneShot(TableModel):
             raise DeclarationError(
                 f"OneShot cannot use `{other}` where the protected units have parts: leave it out"
             )
-        if SIZE not in self.chosen(domain):
+        if SIZE not in self.chosen_attributes(domain):
             raise DeclarationError(
                 f"OneShot must have {SIZE!r} in its `attributes` where the protected units have "
                 "parts: add it, or leave `attributes` out"
@@ -168,7 +168,7 @@ class OneShot(TableModel):
     def for_targets(self, names: Names, domain: Domain) -> "OneShot":
         """Return the model with more weight on the attributes to predict, unless it declares a
         workload."""
-        targets = [name for name in names if name in self.modelled(domain)]
+        targets = [name for name in names if name in self.measured_attributes(domain)]
         return self if self.workload else replace(self, workload=workload_of_targets(targets))
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:
@@ -230,7 +230,7 @@ class OneShot(TableModel):
 
     def sizes(self, domain: Domain) -> dict[str, int]:
         """Return the number of levels of the measured attributes that have two or more."""
-        names = self.modelled(domain)
+        names = self.measured_attributes(domain)
         shape = zip(names, domain.shape(names), strict=True)
         return {name: size for name, size in shape if size > 1}
 
@@ -298,7 +298,7 @@ class OneShot(TableModel):
         measured = self._start(curator).measure_and_fit()
         is_set = domain.parts is not None and not domain.parts.order
         fitted = with_parts_of_pairs(measured, pairs) if is_set else measured
-        names = self.modelled(domain)
+        names = self.measured_attributes(domain)
         codes = UnitRelease(domain, fitted, pairs).draw_rows(names, self.synthetic_rows, rng)
         links = overlap_links(fitted.cliques)
         table = self.released_table(
@@ -406,5 +406,7 @@ class OneShot(TableModel):
     def _draw_table(self, fitted: FittedRows, domain: Domain, rng: Generator) -> SyntheticTable:
         nullable = [n for n, size in self._nullable(domain).items() if size == fitted.sizes[n]]
         drawn_from = fitted.without_missing(nullable)
-        table = drawn_from.draw_table(self.modelled(domain), domain, rng, self.rows_to_draw)
-        return self.with_decided(replace(table, groupings=dict(fitted.groupings)))
+        table = drawn_from.draw_table(
+            self.measured_attributes(domain), domain, rng, self.rows_to_draw
+        )
+        return self.add_decided(replace(table, groupings=dict(fitted.groupings)))
