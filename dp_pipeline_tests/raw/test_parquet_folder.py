@@ -100,6 +100,8 @@ def test_a_file_with_another_type_changes_no_value_of_the_others(tmp_path, other
         ([pa.int32(), pa.null()], pa.int32()),
         ([pa.null(), pa.large_string()], pa.string()),
         ([pa.float32(), pa.float64()], pa.float64()),
+        ([pa.dictionary(pa.int8(), pa.string()), pa.string()], pa.string()),
+        ([pa.dictionary(pa.int8(), pa.int32()), pa.null()], pa.int32()),
     ],
 )
 def test_types_are_unified_from_the_footers_and_no_digit_is_lost(tmp_path, kinds, expected):
