@@ -121,7 +121,7 @@ class Clock:
         return walls
 
     def release_values(self, numbers: NDArray[np.number]) -> np.ndarray:
-        """Return days or seconds since 1970 (n,) as local times, or as texts in its format."""
+        """Return days or seconds since 1970 (n,) as local times, or as texts in ``format``."""
         if not self.format:
             return self.wall_times(numbers)
         unit = timedelta(days=1) if self.kind == "date" else _SECOND

@@ -163,7 +163,7 @@ def _words(combination: Combination) -> str:
 
 
 def _box(combination: Combination, names: Names, domain: Domain) -> Box:
-    """Return, for each of ``names``, its codes in a combination; all codes if it is not there."""
+    """Return, for each of ``names``, the codes that a combination lists; all if it lists none."""
     codes = []
     for name in names:
         with below(name):
@@ -245,7 +245,7 @@ def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
 
 
 def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:
-    """Return two or more names in declared order; FieldError for one without levels or bins."""
+    """Return the different names in declared order; FieldError for one alone or without cells."""
     names = [attribute.name for attribute in domain if attribute.cells is not None]
     chosen = tuple(dict.fromkeys(chosen))
     for name in chosen:

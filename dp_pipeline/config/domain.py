@@ -261,7 +261,7 @@ class Parts:
         return np.maximum(1, sizes.astype(np.int64) + self.fewest)
 
     def name_in_unit(self, attribute: str, position: int) -> str:
-        """Return the name, in a unit's row, of an attribute of the part at ``position``, from 0."""
+        """Return the name of a part's attribute in its unit's row: ``age 1`` at position 0."""
         return f"{attribute} {position + 1}"
 
     def absence_words(self, attribute: str) -> str:

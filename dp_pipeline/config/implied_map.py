@@ -133,7 +133,7 @@ def _parts_between(part: str, walls: NDArray[np.datetime64]) -> list[int]:
 def _cells_between(attribute: Attribute, low: float, high: float) -> Codes:
     """Return the codes of numbers from ``low`` to ``high``; () if their rows are dropped.
 
-    () for levels too, unless there is only one number.
+    () for an attribute with levels, unless ``low`` is ``high``.
     """
     if isinstance(attribute.cells, Levels):
         numbers = {number_of(level): level for level in reversed(attribute.cells.values)}

@@ -85,7 +85,10 @@ def decimal(default: Fraction | None, *, at_least: int, at_most: int) -> Any:
 
 
 def names() -> Any:
-    """Return a dataclass field for attribute names, a measuring parameter; () means all."""
+    """Return a dataclass field for a measuring parameter: attribute names, separated by spaces.
+
+    The default, (), means all attributes that a model can use.
+    """
     return _parameter((), lambda text: tuple(text.split()), "attribute names")
 
 

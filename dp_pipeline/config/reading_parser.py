@@ -57,7 +57,7 @@ class SignsSection(fields.Section):
 
 
 def require_time_format(text: str | None, kind: ClockKind | None = None) -> None:
-    """Raise FieldError for a wrong format of dates or times; None is no format, and right.
+    """Raise FieldError for a wrong format of dates or times; None means ISO 8601, and passes.
 
     kind   None: ``timestamp`` for a format with %H, else ``date``
     """
@@ -161,7 +161,7 @@ class DeriveSection(SignsSection):
         return self
 
     def derived(self, reading: ReadingSection) -> Derived:
-        """Return the declared derived column; ``reading`` has default signs, zone, format."""
+        """Return the declared derived column; ``reading`` has what it does not declare."""
         function, value = self._function, getattr(self, self._function)
         inputs = (value,) if isinstance(value, str) else tuple(value)
         format_ = self.format or reading.format or ""
@@ -212,7 +212,11 @@ class WindowsSection(fields.Section):
     grace: Annotated[int, fields.Scalar(_seconds, _EXPECTED_GRACE, fields.TEXT)] = 0
 
     def declared(self, reading: ReadingSection) -> Windows:
-        """Return the declared windows; FieldError for a first or last outside the calendar."""
+        """Return the declared windows, with the zone and format of ``reading`` as defaults.
+
+        FieldError for a wrong format, for hours outside UTC, and for a ``first`` or ``last`` that
+        is no window.
+        """
         require_time_format(self.format)
         zone = self.zone or reading.zone
         is_unique, expected = self.every != "hour" or zone == "UTC", "the zone UTC for hours"

@@ -266,7 +266,7 @@ class Database(fields.Section):
 
 
 class _Named(_Sampled):
-    """Rows that are identified by a name.
+    """A source that is identified by a name.
 
     options  The integers rows and seed.
     """
@@ -368,6 +368,8 @@ def _downloaded(section: OneUrl | SeveralUrls, form: Source, *, is_release: bool
     form         a source with the form of the files
     is_release   whether rows are sensitive, so that a hash is required: the owner of a URL must not
                  choose whose rows are released
+
+    FieldError for a URL that is there twice, and for other than one hash of each.
     """
     urls = (section.url,) if isinstance(section, OneUrl) else section.urls
     hashes = (section.sha256,) if isinstance(section.sha256, str) else section.sha256

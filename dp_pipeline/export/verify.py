@@ -82,7 +82,7 @@ _Inspection = tuple[str, Callable[[], str], tuple[str, ...]]
 
 
 def verify_export(folder: Path) -> list[Check]:
-    """Return the result of each check of an exported folder, without failures that others cause."""
+    """Return the results of checking an export; failures that follow from others are left out."""
     failed, checks = set[str](), list[Check]()
     for of, inspect, causes in _inspections(_Export(folder), failed):
         check = _checked(of, inspect)
