@@ -57,7 +57,8 @@ def read_descriptor(folder: Path) -> dict[str, Any]:
     path, fault = folder / DESCRIPTOR, "does not describe an export of this program"
     try:
         descriptor = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(descriptor[OWN], dict) and isinstance(descriptor["resources"], list):
+        texts = [file[name] for file in descriptor["resources"] for name in ("name", "path")]
+        if isinstance(descriptor[OWN], dict) and all(isinstance(text, str) for text in texts):
             return dict(descriptor)
     except FileNotFoundError:
         fault = "does not exist"
@@ -90,8 +91,8 @@ def require_replaceable(target: Path, *, dataset: str, model: str) -> None:
     if identity != (dataset, model):
         got = "/".join(str(part)[:64] for part in identity)
         raise DeclarationError(f"{expected} an export of {got}: choose another folder")
-    resources = [resource for resource in descriptor["resources"] if isinstance(resource, dict)]
-    extra = sorted(names - {resource.get("path") for resource in resources} - {DESCRIPTOR, SUMS})
+    described = {resource["path"] for resource in descriptor["resources"]}
+    extra = sorted(names - described - {DESCRIPTOR, SUMS})
     if extra:
         raise DeclarationError(
             f"{expected} one with a file of another origin, {extra[0][:80]}: move that file away"

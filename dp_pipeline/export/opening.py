@@ -19,22 +19,27 @@ def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
 
     folder   that ``dp-pipeline export`` wrote, in any of its formats
 
-    Damaged for a folder that is no export; DeclarationError for an export without noisy counts.
+    Damaged for a folder that is no export, or a changed one; DeclarationError for an export without
+    noisy counts.
     """
     root = Path(folder)
-    resources = {str(file["name"]): file for file in read_descriptor(root)["resources"]}
-    tables = {name: _read(root, file) for name, file in resources.items() if "schema" in file}
-    if "centres" in tables:
-        return open_clusters(tables)
+    resources = read_descriptor(root)["resources"]
+    tables = {file["name"]: _read(root, file) for file in resources if "schema" in file}
     needed = ("synthetic", "codes", *noisy_table_names(tables))
-    missing = [name for name in needed if name not in resources]
-    if missing:
+    missing = [name for name in needed if name not in tables]
+    if missing and "centres" not in tables:
         raise DeclarationError(
             f"{root}: the folder must hold the export of a synthetic table with its noisy "
             f"counts, but it has no {missing[0]}, so no number of it has an interval: export "
             "a table of another model"
         )
-    return open_tables(tables)
+    try:
+        return open_clusters(tables) if "centres" in tables else open_tables(tables)
+    except (LookupError, ValueError, TypeError):
+        raise Damaged(
+            f"{root} must hold tables of one release, but these do not belong together: fetch the "
+            "export again"
+        ) from None
 
 
 def _read(root: Path, resource: Mapping[str, object]) -> Columns:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.export.folder import DESCRIPTOR, SUMS, file_digest, files_of, sums_text
+from dp_pipeline.export.opening import open_release
 from dp_pipeline.export.verify import verify_export
 from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.accountant import LAPLACE, Spend
@@ -151,6 +153,22 @@ def test_wrong_content_fails_though_every_digest_agrees(what: str, tmp_path: Pat
         forged(folder, file, lambda text: text.replace(old, new))
     (actual,) = bad(verify_export(folder))
     assert actual.startswith(f"BAD  {of}")
+
+
+@pytest.mark.parametrize("part", ["name", "path", "schema", "all"])
+def test_a_changed_description_of_a_table_is_one_line(part: str, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", table_release())
+    described = json.loads((folder / DESCRIPTOR).read_text(encoding="utf-8"))
+    for index, resource in enumerate(described["resources"]):
+        if resource["name"] == "marginals":
+            if part == "all":
+                described["resources"][index] = "marginals"
+            else:
+                del resource[part]
+    (folder / DESCRIPTOR).write_text(json.dumps(described), encoding="utf-8")
+    assert bad(verify_export(folder))[0].startswith(f"BAD  {DESCRIPTOR}")
+    with pytest.raises(Damaged, match="fetch the export again"):
+        open_release(folder)
 
 
 def test_two_causes_are_two_lines(tmp_path: Path) -> None:
