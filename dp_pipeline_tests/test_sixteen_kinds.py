@@ -25,7 +25,7 @@ from dp_pipeline.cli import main
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
-from dp_pipeline.estimators.frames import plain_frame, stored_column
+from dp_pipeline.estimators.frames import column_to_arrow, plain_frame
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
@@ -128,7 +128,7 @@ def column_in(spec: DatasetSpec, way: str, frame: pd.DataFrame) -> pa.ChunkedArr
     attribute = spec.domain["x"]
     if way in SOURCES:
         return column_of(attribute, read_source(spec))
-    return stored_column(attribute, plain_frame(FRAMES[way](frame))["x"])
+    return column_to_arrow(attribute, plain_frame(FRAMES[way](frame))["x"])
 
 
 WAYS = [*SOURCES, *FRAMES]

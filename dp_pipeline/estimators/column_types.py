@@ -39,7 +39,7 @@ _IDENTIFIER = re.compile(
 )
 
 
-def public_type(column: Any) -> pa.DataType | None:
+def arrow_type_of(column: Any) -> pa.DataType | None:
     """Return the Arrow type of a column; None where Arrow has no type.
 
     NumPy's floats of any size are float64, and objects of several types, or bytes, are texts."""
@@ -56,7 +56,7 @@ def public_type(column: Any) -> pa.DataType | None:
 
 def zone_of(column: Any) -> str:
     """Return the name of a column's time zone; UTC where it has none, or one without a name."""
-    zone = str(getattr(public_type(column), "tz", None) or "UTC")
+    zone = str(getattr(arrow_type_of(column), "tz", None) or "UTC")
     return zone if is_zone(zone) else "UTC"
 
 
@@ -75,9 +75,9 @@ def kind_of_column(column: Any) -> ColumnKind:
     if column.dtype.name == "category":
         categories = column.cat.categories
         is_readable = categories.dtype.name.startswith("interval") or not len(categories)
-        is_readable = is_readable or _kind_of_type(public_type(categories)) != "others"
+        is_readable = is_readable or _kind_of_type(arrow_type_of(categories)) != "others"
         return ("levels" if len(categories) else "texts") if is_readable else "others"
-    return _kind_of_type(public_type(column))
+    return _kind_of_type(arrow_type_of(column))
 
 
 _KINDS: Sequence[tuple[ColumnKind, Callable[[pa.DataType], bool]]] = (
@@ -125,7 +125,7 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
         column = replace(column, attribute=replace(column.attribute, nullable=False))
     attribute = column.attribute
     if kind == "others":
-        type_ = public_type(series)
+        type_ = arrow_type_of(series)
         has_word = type_ is not None and not isinstance(type_, pa.BaseExtensionType)
         word = type_word(type_) if has_word else str(series.dtype).partition("[")[0]
         _refuse(column, "texts, truth values, numbers, dates, times or durations", word)

@@ -20,7 +20,7 @@ from dp_pipeline.config.errors import DeclarationError, FieldError
 from dp_pipeline.config.fields import field_errors
 from dp_pipeline.config.level_texts import DISCOVER
 from dp_pipeline.config.reading_parser import DEFAULT_READING
-from dp_pipeline.estimators.frames import UNKNOWN, Features, numbered, text_of
+from dp_pipeline.estimators.frames import UNKNOWN, Features, position_names, text_of
 
 Form = Mapping[str, Any]
 """The declaration of one column, field by field."""
@@ -74,7 +74,7 @@ def domain_of(columns: Columns) -> Domain:
     return Domain(tuple(column.attribute for column in columns))
 
 
-def every_column(domain: Any, features: Features, person: Any = None) -> Any:
+def expand_ellipsis(domain: Any, features: Features, person: Any = None) -> Any:
     """Return a declaration in which ``...`` is replaced by the columns of X that it does not name.
 
     The text ``discover`` as a declaration stands for all columns; other forms are returned
@@ -90,7 +90,7 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
     forms = {name: form for name, form in domain.items() if name is not ...}
     unnamed: Sequence[Any]
     if features.labels is None:
-        unnamed = numbered(len(forms), len(features.columns))
+        unnamed = position_names(len(forms), len(features.columns))
         wrong = next((name for name in unnamed if name in forms), None)
         if wrong is not None:
             raise DeclarationError(
@@ -105,7 +105,7 @@ def every_column(domain: Any, features: Features, person: Any = None) -> Any:
 def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
     """Return the columns of a declaration in its order; ``PrivateSynthesizer`` lists the forms.
 
-    domain     a mapping without ``...``, as ``every_column`` returns it
+    domain     a mapping without ``...``, as ``expand_ellipsis`` returns it
     nullable   whether a column whose declaration leaves this open has a level of missing values
 
     Raises DeclarationError for no column, two names that are the same as text, and any other form.

@@ -23,8 +23,8 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import texts_of
-from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon, is_fit_for_release
-from dp_pipeline.estimators.rows import PreparedRows, prepared_rows
+from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon, is_releasable_noise
+from dp_pipeline.estimators.rows import PreparedRows, prepare_rows
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise, SeededNoise
@@ -144,7 +144,7 @@ class PrivateFit:
         """Discover undeclared bounds and levels, prepare the rows and fit the model to them; return
         the finished fit.
 
-        table      the declared columns, as ``rows.stored_table`` returns them
+        table      the declared columns, as ``rows.table_to_arrow`` returns them
         key        the secret that chooses which rows of a person count
         rng        randomness of post-processing; it is copied, not advanced
         rows       the prepared rows of ``table`` if they exist already, else None
@@ -160,11 +160,11 @@ class PrivateFit:
             spec, discovery = self.spec.with_domain(domain), accountant.spends
             self.model.check(spec.domain)
             fit = replace(self, spec=spec)
-        rows = rows or prepared_rows(fit.spec, table, key, refuse=fit.must_fit)
+        rows = rows or prepare_rows(fit.spec, table, key, refuse=fit.must_fit)
         counter, transcript = rows.counter(), Transcript()
         result = fit.run(counter, noise=noise, rng=copy.deepcopy(rng), transcript=transcript)
         result = replace(result, spends=(*discovery, *result.spends))
-        return FinishedFit(fit, result, rng, transcript, is_fit_for_release(noise))
+        return FinishedFit(fit, result, rng, transcript, is_releasable_noise(noise))
 
 
 def discovery_cost(
@@ -302,7 +302,7 @@ class FinishedFit:
                 f"refines: the ε of the other fit must be below {epsilon_text(fine.epsilon)}, but "
                 f"it is {epsilon_text(coarse.epsilon)}"
             )
-        if is_fit_for_release(noise) and not self.is_releasable:
+        if is_releasable_noise(noise) and not self.is_releasable:
             raise DeclarationError(
                 "refines: the noise of the other fit is from neither opendp nor exact, so it "
                 "protects nobody: fit it with noise=None"

@@ -57,7 +57,7 @@ class Features:
             raise DeclarationError(
                 f"X: the names of columns must all be texts, but {odd!r:.60} is not: rename it"
             )
-        return tuple(self.labels or ()) if any(texts) else numbered(0, len(self.columns))
+        return tuple(self.labels or ()) if any(texts) else position_names(0, len(self.columns))
 
     @property
     def keys(self) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ def is_integer_label(label: object) -> bool:
     return isinstance(label, Integral) and not isinstance(label, bool)
 
 
-def numbered(start: int, stop: int) -> tuple[str, ...]:
+def position_names(start: int, stop: int) -> tuple[str, ...]:
     """Return names of the columns at positions from start to stop − 1: ``x0``, ``x1``, …"""
     return tuple(f"x{index}" for index in range(start, stop))
 
@@ -295,17 +295,17 @@ Reads = Literal["text", "number", "time"]
 """
 
 
-def stored(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
+def to_arrow(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
     """Return a column of X as Arrow numbers, times or texts, as a file could have it.
 
     reads   what the column is declared to hold, which decides what becomes a text
     """
     if column.dtype.name == "category":
-        codes, categories = column.cat.codes.to_numpy(), stored(column.cat.categories, reads)
+        codes, categories = column.cat.codes.to_numpy(), to_arrow(column.cat.categories, reads)
         return categories.take(pa.array(codes, mask=codes < 0))
     if reads == "number" and column.dtype == np.dtype(bool):
         column = np.asarray(column).view(np.int8)
-    array = _stored_as_it_is(column, reads)
+    array = _convert_directly(column, reads)
     if array is not None:
         return array
     texts = [_word(value, reads) for value in _values(column)]
@@ -327,12 +327,12 @@ def _values(column: Any) -> Sequence[Any]:
         return [value_at(row) for row in range(len(column))]
 
 
-def stored_column(attribute: Attribute, column: Any) -> pa.ChunkedArray:
+def column_to_arrow(attribute: Attribute, column: Any) -> pa.ChunkedArray:
     """Return a column of X as Arrow times, numbers or texts, by what its attribute declares."""
     if attribute.clock is not None and attribute.clock.format and column.dtype.kind in "iu":
         # Such as 20261231: its digits are read by the format.
         column = column.astype(str)
-    return stored(
+    return to_arrow(
         column, "time" if attribute.clock else "number" if attribute.is_numeric else "text"
     )
 
@@ -348,13 +348,13 @@ def require_exact_ids(*columns: Any) -> None:
             )
 
 
-def stored_persons(column: Any) -> pa.ChunkedArray:
+def persons_to_arrow(column: Any) -> pa.ChunkedArray:
     """Return a column of persons' ids as Arrow texts or integers, null for any other value.
 
     A float is no id, as two persons may have been rounded to one. Nor is a value that cannot be
     read, as all of these would be one person.
     """
-    array = _stored_as_it_is(column, "number") if not holds_objects(column.dtype) else None
+    array = _convert_directly(column, "number") if not holds_objects(column.dtype) else None
     if array is not None and (array.type in raw_values.WHOLE or array.type in raw_values.TEXT):
         return array
     texts = [None if isinstance(value, float) else text_of(value) for value in _values(column)]
@@ -365,7 +365,7 @@ def stored_persons(column: Any) -> pa.ChunkedArray:
 _A_SECOND = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
-def _stored_as_it_is(column: Any, reads: Reads) -> pa.ChunkedArray | None:
+def _convert_directly(column: Any, reads: Reads) -> pa.ChunkedArray | None:
     """Return a column as Arrow numbers, times or texts; None if each value must become a text."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":
         is_real = column.dtype.kind == "f" and column.dtype != np.float32
@@ -406,6 +406,6 @@ def numbers_of(column: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
 
     A truth value is 1 or 0, a text the number that it reads as.
     """
-    values = stored(column, "number")
+    values = to_arrow(column, "number")
     numbers = raw_values.numbers(values)
     return numbers, ~np.isnan(numbers) | raw_values.find_missing(values, ())

@@ -81,7 +81,7 @@ def noise_of(value: object) -> NoiseSource:
     return source
 
 
-def is_fit_for_release(value: object) -> bool:
+def is_releasable_noise(value: object) -> bool:
     """Return whether the noise source that the argument ``noise`` names or is protects persons, as
     OpenDP and the exact one do."""
     return type(noise_of(value)) in RELEASABLE_SOURCES

@@ -26,7 +26,7 @@ from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.config.parameters import fact_text, texts_of
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
-from dp_pipeline.estimators.parameters import is_fit_for_release
+from dp_pipeline.estimators.parameters import is_releasable_noise
 from dp_pipeline.estimators.rows import PreparedRows
 from dp_pipeline.gate.noise import RELEASABLE_SOURCES, NoiseSource
 from dp_pipeline.ledger import Account, Charge, DeadRelease, Ledger, SpendRow
@@ -203,7 +203,7 @@ def _require_account(
             f"population {account.population}: the fit protects {unit} under {relation}, but the "
             f"account protects {account.unit} under {account.relation}: {remedy}"
         )
-    if account.purpose == "release" and not is_fit_for_release(noise):
+    if account.purpose == "release" and not is_releasable_noise(noise):
         raise DeclarationError(
             f"population {account.population}: sensitive rows need noise from "
             f"{' or '.join(source.name for source in RELEASABLE_SOURCES)}, not from "
@@ -271,7 +271,7 @@ def _charge_of(
             "relation": account.relation,
             "purpose": account.purpose,
             "noise": noise.name,
-            "releasable": "yes" if is_fit_for_release(noise) else "no",
+            "releasable": "yes" if is_releasable_noise(noise) else "no",
             "code": f"dp_pipeline {__version__}",
             **({} if fit.public is None else {PRIOR: f"frame {fit.public.digest}"}),
             **facts,

@@ -23,11 +23,11 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.column_types import kind_of_column, zone_of
 from dp_pipeline.estimators.frames import (
     features_of,
-    numbered,
     numbers_of,
     numeric_rows,
     plain_frame,
-    stored,
+    position_names,
+    to_arrow,
 )
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, name_argument
 from dp_pipeline.estimators.private_kmeans import PrivateKMeans
@@ -136,7 +136,7 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
             f"kmeans: the value must be a fitted PrivateKMeans, not {type(kmeans).__name__}"
         )
     check_is_fitted(kmeans)
-    fitted_names = getattr(kmeans, "feature_names_in_", numbered(0, kmeans.n_features_in_))
+    fitted_names = getattr(kmeans, "feature_names_in_", position_names(0, kmeans.n_features_in_))
     names = tuple(map(str, fitted_names))
     box = [Coordinate(low, high) for low, high in kmeans.bounds_.tolist()]
     tables: dict[str, Any] = {"centres": dict(zip(names, kmeans.cluster_centers_.T, strict=True))}
@@ -189,7 +189,7 @@ def _columns_by_name(kind: str, table: Any) -> Mapping[Any, Any]:
         )
     with name_argument(kind):
         features = features_of(plain_frame(table))
-    labels = features.labels or numbered(0, len(features.columns))
+    labels = features.labels or position_names(0, len(features.columns))
     return dict(zip(labels, features.columns, strict=True))
 
 
@@ -361,7 +361,7 @@ def _day_text(days: float) -> str:
 def _days(column: Any) -> FloatArray:
     """Return dates and times on local clocks as days since 1970, NaN where one is missing."""
     clock = Clock("timestamp", zone_of(column))
-    days = times(stored(column, "time"), clock)
+    days = times(to_arrow(column, "time"), clock)
     is_time = ~np.isnan(days)
     days[is_time] = clock.wall_times(days[is_time]).astype(np.int64) / DAY
     return days
@@ -377,7 +377,7 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
 
     rows = []
     for column in columns:
-        places, words = texts(stored(column))
+        places, words = texts(to_arrow(column))
         # The last entry is for missing values, whose place is −1.
         rows.append(pd.Series(np.array([*words, None], dtype=object)[places]))
     labels = rows[0].value_counts().index.tolist()

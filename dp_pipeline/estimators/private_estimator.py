@@ -29,12 +29,12 @@ from dp_pipeline.estimators.parameters import (
     decimal_text,
     exact_epsilon,
     generator,
-    is_fit_for_release,
+    is_releasable_noise,
     noise_of,
     require_integer,
 )
 from dp_pipeline.estimators.payment import row_secret, run_fit
-from dp_pipeline.estimators.rows import draw_table, prepared_rows
+from dp_pipeline.estimators.rows import draw_table, prepare_rows
 from dp_pipeline.files import write_atomically
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, require_units_released
@@ -216,7 +216,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"plan_from: the method {self.method} plans from no other fit: leave it out, or "
                 f"choose {' or '.join(methods)}"
             )
-        if is_fit_for_release(self.noise) and not earlier.fit_for_release_:
+        if is_releasable_noise(self.noise) and not earlier.fit_for_release_:
             raise DeclarationError(
                 "plan_from: the noise of the other fit is from neither opendp nor exact, so it "
                 "protects nobody: fit it with noise=None"
@@ -275,7 +275,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         key = row_secret(self.population)
         # Rows are looked at after the charge, unless something before depends on them.
         is_early = fit.is_refinable or (fit.must_fit and not fit.spec.to_discover)
-        rows = prepared_rows(fit.spec, table, key, refuse=fit.must_fit) if is_early else None
+        rows = prepare_rows(fit.spec, table, key, refuse=fit.must_fit) if is_early else None
         if refined is not None:
             fit = refined.prepare_refinement(fit, noise, population=self.population)
         promise = self._promise(fit)
@@ -309,7 +309,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         caveats = "" if fit.public is None else "; its public rows are not protected"
         if discover is not None:
             caveats += f"; its domain is discovered for {discovery_price(discover)} of that"
-        caveats += "" if is_fit_for_release(self.noise) else "; its noise protects nobody"
+        caveats += "" if is_releasable_noise(self.noise) else "; its noise protects nobody"
         if is_rehearsal:
             return (
                 f"{fit.spec.name} by {fit.method}, a rehearsal of ε={text} for "

@@ -21,7 +21,7 @@ from dp_pipeline.estimators.declared import box_domain
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
-from dp_pipeline.estimators.rows import stored_table
+from dp_pipeline.estimators.rows import table_to_arrow
 from dp_pipeline.inference.kmeans import cluster_synopsis
 from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.models.clustering.base import Clustering
@@ -241,7 +241,7 @@ class PrivateKMeans(
             features = numeric_features(X)
             fit = self._declare(features.names, features.keys, protection)
             values, person = (*features.columns, *persons), fit.spec.protection.column
-            table = partial(stored_table, fit.spec.domain, values, person)
+            table = partial(table_to_arrow, fit.spec.domain, values, person)
             finished = self._run_declared(fit, table, rehearse=rehearse)
         validate_data(self, X, skip_check_array=True)
         self._set_fitted(finished)

@@ -15,7 +15,7 @@ from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
-from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, every_column
+from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, expand_ellipsis
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import Features, features_of
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
@@ -333,7 +333,7 @@ noise protects nobody
         """
         with parameters.invalid_parameters():
             if tables.have_parts(X, self.domain):
-                self._refuse_beside_parts(prior=prior, refines=refines)
+                self._refuse_with_parts(prior=prior, refines=refines)
                 rows = DeclaredRows.of_units(X, self.domain, person, at_most, order)
             else:
                 features = features_of(X)
@@ -354,7 +354,7 @@ noise protects nobody
                     "rehearse: a fit that refines another cannot be rehearsed: leave out "
                     "rehearse or `refines`"
                 )
-            finished = self._run_declared(fit, rows.stored, refined=refined, rehearse=rehearse)
+            finished = self._run_declared(fit, rows.to_arrow, refined=refined, rehearse=rehearse)
         self._finished = finished
         self._forms = rows.fitted_forms(finished.fit.spec.domain)
         self._set_fitted(finished)
@@ -362,7 +362,7 @@ noise protects nobody
         self._warn()
         return self
 
-    def _refuse_beside_parts(self, **arguments: Any) -> None:
+    def _refuse_with_parts(self, **arguments: Any) -> None:
         """Raise DeclarationError if one of these arguments, or one of the estimator, is set that
         has no meaning for units with parts."""
         arguments |= {"plan_from": self.plan_from, "discover": self.discover}
@@ -378,7 +378,7 @@ noise protects nobody
         self, X: Any, features: Features, person: Any, protection: Protection, ids: tuple[Any, ...]
     ) -> DeclaredRows:
         columns = declared_columns(
-            every_column(self.domain, features, person), nullable=self.on_unknown == "keep"
+            expand_ellipsis(self.domain, features, person), nullable=self.on_unknown == "keep"
         )
         if person is not None and person in [column.name for column in columns]:
             raise DeclarationError(

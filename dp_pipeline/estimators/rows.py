@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
-from dp_pipeline.estimators.frames import Features, stored_column, stored_persons
+from dp_pipeline.estimators.frames import Features, column_to_arrow, persons_to_arrow
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.generators.declared import draw_declared_rows
@@ -37,7 +37,7 @@ _BLOCK_ROWS = 1 << 16
 Arrays = dict[str, NDArray[Any]]
 
 
-def declared_values(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
+def find_columns(features: Features, names: Sequence[Any]) -> tuple[Any, ...]:
     """Return the column of X for each name: by name from a frame, by position from an array.
 
     DeclarationError for a name that the frame lacks, and for an array of complex numbers or with
@@ -116,15 +116,17 @@ class PreparedRows:
         return packed
 
 
-def stored_table(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:
+def table_to_arrow(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:
     """Return columns of X as an Arrow table, such as a file gives, with persons' ids if any.
 
     values   the values (n,) of each column of the domain, then those of the person's column
     person   name of the person's column, or None
     """
     pairs = zip(domain, values, strict=False)
-    columns = {attribute.column: stored_column(attribute, series) for attribute, series in pairs}
-    return pa.table(columns if person is None else {**columns, person: stored_persons(values[-1])})
+    columns = {attribute.column: column_to_arrow(attribute, series) for attribute, series in pairs}
+    return pa.table(
+        columns if person is None else {**columns, person: persons_to_arrow(values[-1])}
+    )
 
 
 def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.Table:
@@ -136,12 +138,12 @@ def draw_table(spec: DatasetSpec, public: PublicTable | None, rows: int) -> pa.T
     return draw_declared_rows(spec, rows, seed=0, columns=columns)
 
 
-def prepared_rows(
+def prepare_rows(
     spec: DatasetSpec, table: pa.Table, key: bytes = b"", *, refuse: bool = False
 ) -> PreparedRows:
     """Return the rows of a table that fit a declaration, as codes; ``raw.prepare`` keeps the same.
 
-    table    as ``stored_table`` has it; of units with parts as ``DeclaredRows.stored`` has it
+    table    as ``table_to_arrow`` has it; of units with parts as ``DeclaredRows.to_arrow`` has it
     key      the secret that chooses which rows of a person count; empty where a row is a person
     refuse   whether a row that does not fit raises DeclarationError, which reveals that there is
              one, in place of being left out

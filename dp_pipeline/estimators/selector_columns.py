@@ -28,8 +28,8 @@ from dp_pipeline.estimators.frames import (
     holds_objects,
     is_integer_label,
     numbers_of,
-    stored,
     text_of,
+    to_arrow,
 )
 from dp_pipeline.estimators.selector_labels import MOST_LEVELS, LabelValues
 from dp_pipeline.raw.values import level_codes, texts
@@ -66,7 +66,7 @@ class SelectorColumn:
         if self.cuts is None:
             levels = Levels(self.column.levels[: self.column.value_count])
             attribute = Attribute(name, name, "drop", cells=levels, nullable=missing is not None)
-            codes = level_codes(attribute, stored(series))
+            codes = level_codes(attribute, to_arrow(series))
             return np.maximum(codes, 0), codes != INVALID
         numbers, readable = numbers_of(series)
         absent = np.isnan(numbers)
@@ -203,7 +203,7 @@ def learn_columns(
         if kind in ("whole", "numbers") and cuts is None:
             cuts = shared_cuts
             if edges is None and not _are_levels(_distinct(numbers := numbers_of(series)[0])):
-                cuts = proposed[name] = proposed_cuts(numbers)
+                cuts = proposed[name] = propose_cuts(numbers)
         try:
             columns.append(_learned_column(name, series, kind, cuts))
         except DeclarationError as error:
@@ -313,11 +313,11 @@ def _single_numbers(name: str, series: Any, *, are_truths: bool) -> SelectorColu
 
 
 def _levels(name: str, series: Any) -> SelectorColumn:
-    places, words = texts(stored(series))
+    places, words = texts(to_arrow(series))
     is_ordered = series.dtype.name == "category" and series.cat.ordered
     values = list(words)
     if is_ordered:
-        category_places, category_words = texts(stored(series.cat.categories))
+        category_places, category_words = texts(to_arrow(series.cat.categories))
         values = [category_words[place] for place in category_places]
     if UNKNOWN in values:
         raise DeclarationError(
@@ -355,14 +355,14 @@ def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered
     return Column(name, (*levels, word), ordered, missing=len(levels))
 
 
-def proposed_cuts(numbers: Any) -> Cuts:
+def propose_cuts(numbers: Any) -> Cuts:
     """Return cuts of numbers (n,), at most seven: their eighths, rounded so that few digits of any
     row are in them.
 
     They are rounded to a tenth or a hundredth of the range of the middle nine tenths of the
     numbers. They are learned from rows all the same.
 
-    >>> proposed_cuts(np.arange(0, 80.25, 0.25))
+    >>> propose_cuts(np.arange(0, 80.25, 0.25))
     (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0)
     """
     finite = numbers[np.isfinite(numbers)]

@@ -19,7 +19,7 @@ from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.column_types import is_untyped, public_type
+from dp_pipeline.estimators.column_types import arrow_type_of, is_untyped
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
 from dp_pipeline.estimators.frames import FrameKind, holds_objects, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
@@ -76,7 +76,7 @@ def synthetic_frame(
     return _convert_frame(pd.DataFrame(frame), columns, kind)
 
 
-def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
+def complete_after_fit(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
     """Return declared columns as they are after a fit: with discovered bounds and levels, and with
     the types of ``X``.
 
@@ -90,7 +90,7 @@ def typed_columns(columns: Columns, values: Sequence[Any], domain: Domain) -> Co
         attribute, levels = domain[column.attribute.name], column.levels
         if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
             levels = attribute.cells.values
-        stored = public_type(series)
+        stored = arrow_type_of(series)
         texts = [str(level).lower() for level in levels or ()]
         if stored == pa.bool_() and {*texts} == {"false", "true"}:
             # Declared as texts, and truth values in X.
@@ -161,12 +161,12 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
             values = values.astype(pd.CategoricalDtype(categories, bool(dtype.ordered)))
         return values
     if column.is_discovered and levels is None:
-        values = _clipped(values, dtype)
+        values = _clip(values, dtype)
     match = _match_numpy_type if isinstance(dtype, np.dtype) else _match_pandas_type
     return match(values, dtype, column, _family(column))
 
 
-def _clipped(numbers: Any, dtype: Any) -> Any:
+def _clip(numbers: Any, dtype: Any) -> Any:
     """Return a series clipped to the limits of a type of numbers, which discovered bounds may
     exceed."""
     stored = getattr(dtype, "pyarrow_dtype", None)

@@ -25,8 +25,8 @@ from dp_pipeline.estimators.frames import (
     require_exact_ids,
 )
 from dp_pipeline.estimators.parameters import name_argument, require_integer
-from dp_pipeline.estimators.rows import declared_values, prepared_rows, stored_table
-from dp_pipeline.estimators.synthetic_frames import synthetic_frame, typed_columns
+from dp_pipeline.estimators.rows import find_columns, prepare_rows, table_to_arrow
+from dp_pipeline.estimators.synthetic_frames import complete_after_fit, synthetic_frame
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.units import concatenate_sources, parts_of_units
 from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
@@ -62,7 +62,7 @@ def declared_table(
     DeclarationError where a column is missing or has a type that is not read.
     """
     keys = [] if key is None else [key]
-    values = declared_values(features, [*(column.name for column in columns), *keys])
+    values = find_columns(features, [*(column.name for column in columns), *keys])
     require_exact_ids(*values[len(columns) :])
     typed = complete_by_types(columns, values[: len(columns)])
     return TableForm(typed, frame_kind(X), features.labels is not None, name, key), values
@@ -138,12 +138,12 @@ class DeclaredRows:
             ) from None
         return cls(forms, values, of_parts, UnitOfParts(str(key), most))
 
-    def stored(self) -> pa.Table:
+    def to_arrow(self) -> pa.Table:
         """Return the rows as one Arrow table, such as a file gives; units and parts are separate
         rows where X is two frames."""
         key, declared = self.protection.column, self.domain.parts
         stored = [
-            stored_table(domain_of(form.columns), values, key)
+            table_to_arrow(domain_of(form.columns), values, key)
             for form, values in zip(self.forms, self.values, strict=True)
         ]
         if declared is not None and declared.key:
@@ -158,7 +158,7 @@ class DeclaredRows:
         Where units have parts the rows are parts, unit by unit; a unit without parts has one row.
         """
         spec = DatasetSpec.of_domain("rows", self.domain, protection=self.protection)
-        rows = prepared_rows(spec, self.stored(), _KEY)
+        rows = prepare_rows(spec, self.to_arrow(), _KEY)
         parts, fitting, codes = self.domain.parts, rows.row_count, rows.codes
         if parts is not None:
             codes = parts_of_units(self.domain, codes)
@@ -169,7 +169,7 @@ class DeclaredRows:
         """Return the form of every table after a fit, with the types of X and the bounds and levels
         of ``domain``, the domain of the fit."""
         return tuple(
-            replace(form, columns=typed_columns(form.columns, values, domain))
+            replace(form, columns=complete_after_fit(form.columns, values, domain))
             for form, values in zip(self.forms, self.values, strict=True)
         )
 
@@ -257,7 +257,7 @@ def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> Declared
         keys = [] if form.key is None else [form.key]
         names = [*(column.name for column in form.columns), *keys]
         with name_argument(f"X: {form.name}" if form.name else "X"):
-            values.append(declared_values(features_of(frames[form.name]), names))
+            values.append(find_columns(features_of(frames[form.name]), names))
             require_exact_ids(*values[-1][len(form.columns) :])
     return DeclaredRows(forms, tuple(values), domain, protection)
 

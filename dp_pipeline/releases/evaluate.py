@@ -90,7 +90,7 @@ class TableComparison:
             real, synthetic = (UnitTables(self.domain, codes) for codes in tables)
             moved = self._correlation_changes(real.parts, synthetic.parts)
             moved |= self._correlation_changes(real.units, synthetic.units)
-        return quality.worst_first(
+        return quality.sort_by_distance(
             quality.ComparedTable(attributes, distance.value, distance.error, moved.get(attributes))
             for attributes, distance in distances.items()
         )

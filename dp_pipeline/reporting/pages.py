@@ -81,9 +81,11 @@ def write_report(  # noqa: PLR0913
         f"report_{name}.html.j2",
         spec=spec,
         releases=releases,
-        warnings=_grouped((text, r.name) for r in releases for text in r.warnings),
-        missing=_grouped((r.missing_line, r.name) for r in releases if r.missing_line),
-        left_out=_grouped((r.omitted_rows_line, r.name) for r in releases if r.omitted_rows_line),
+        warnings=_group_texts((text, r.name) for r in releases for text in r.warnings),
+        missing=_group_texts((r.missing_line, r.name) for r in releases if r.missing_line),
+        left_out=_group_texts(
+            (r.omitted_rows_line, r.name) for r in releases if r.omitted_rows_line
+        ),
         pictures=pictures,
         non_dp_releases=non_dp_releases,
         forecast=forecast,
@@ -127,12 +129,14 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
     releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
     caveats = {
-        standing: _grouped((r.bundle.caveat, r.name) for r in releases if r.standing == standing)
+        standing: _group_texts(
+            (r.bundle.caveat, r.name) for r in releases if r.standing == standing
+        )
         for standing in (Standing.NOT_DP, Standing.ANOTHER_EPSILON)
     }
     return {
         "fit": len(releasable),
-        "spent": _spent([release.bundle for release in releasable]),
+        "spent": _total_cost([release.bundle for release in releasable]),
         "drawable": [release.name for release in releases if release.is_unfit_by_noise],
         "caveats": {standing: texts for standing, texts in caveats.items() if texts},
         "prices": prices,
@@ -143,7 +147,7 @@ def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[s
     }
 
 
-def _spent(bundles: Sequence[Bundle]) -> Fraction:
+def _total_cost(bundles: Sequence[Bundle]) -> Fraction:
     """Return the total cost of some releases; what a refinement shares with the release that it
     refines counts once."""
     keys = {bundle.key for bundle in bundles}
@@ -183,13 +187,13 @@ def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
             if (evaluated := [release for release in releases if name in release.figures])
         },
         "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
-        "diverse": _grouped(
+        "diverse": _group_texts(
             (f"{r.method} {r.diversity}", str(r.k)) for r in releases if r.diversity > 1
         ),
     }
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _group_texts(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Return first text of a pair → the second texts of all pairs with it, in their order."""
     groups: dict[str, list[str]] = {}
     for text, name in pairs:

@@ -45,14 +45,14 @@ class ComparedTable:
     @property
     def cells(self) -> list[str]:
         """The texts of a table line: attributes, distance and difference of correlations."""
-        correlation = "" if self.correlation is None else signed(self.correlation)
+        correlation = "" if self.correlation is None else signed_text(self.correlation)
         return [self.name, self.distance_text, correlation]
 
 
-def signed(value: float) -> str:
+def signed_text(value: float) -> str:
     """Return a difference as text with its sign, and three significant digits.
 
-    >>> signed(0.25), signed(-0.25)
+    >>> signed_text(0.25), signed_text(-0.25)
     ('+0.250', '-0.250')
     """
     return f"+{number_text(value)}" if value > 0 else number_text(value)
@@ -281,7 +281,7 @@ def _label_line(label: LearnedLabel) -> str:
     )
 
 
-def worst_first(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
+def sort_by_distance(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:
     """Return compared tables sorted by distance, the largest first and NaN last."""
     return tuple(sorted(tables, key=lambda table: (isnan(table.distance), -table.distance)))
 

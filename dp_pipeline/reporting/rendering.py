@@ -55,7 +55,7 @@ def render(template: str, **facts: Any) -> str:
     """
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
-    return _unwrapped(text) if is_markdown else " ".join(text.split())
+    return _unwrap_lines(text) if is_markdown else " ".join(text.split())
 
 
 @cache
@@ -78,7 +78,7 @@ def _environment(*, is_markdown: bool) -> Environment:
     return environment
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap_lines(text: str) -> str:
     """Return Markdown in which each paragraph, list item and table line is a single line."""
     lines = [""]
     for line in map(str.strip, text.splitlines()):

@@ -29,7 +29,7 @@ def number_text(value: float) -> str:
         return NO_NUMBER
     power = _power(value)
     if power:
-        return f"{_fixed(_shifted(value, power), 2)}×10{str(power).translate(_SUPERSCRIPT)}"
+        return f"{_fixed(_divide_by_power(value, power), 2)}×10{str(power).translate(_SUPERSCRIPT)}"
     return _fixed(value, _decimals(value, 3))
 
 
@@ -44,7 +44,9 @@ def noisy_text(value: float, deviation: float) -> str:
         return NO_NUMBER
     power = _power(max(abs(value), deviation))
     if power:
-        scaled = _plain_noisy_text(_shifted(value, power), _shifted(deviation, power))
+        scaled = _plain_noisy_text(
+            _divide_by_power(value, power), _divide_by_power(deviation, power)
+        )
         return f"({scaled})×10{str(power).translate(_SUPERSCRIPT)}"
     return _plain_noisy_text(value, deviation)
 
@@ -65,7 +67,7 @@ def _power(value: float) -> int:
     return 0 if size == 0 or 1e-4 <= size < 1e6 else _exponent(value, 3)
 
 
-def _shifted(value: float, power: int) -> float:
+def _divide_by_power(value: float, power: int) -> float:
     """Return value / 10^power, also where 10^power is no float."""
     return float(Decimal(value).scaleb(-power))
 

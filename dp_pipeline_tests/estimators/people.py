@@ -9,7 +9,7 @@ import numpy as np
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.estimators import PrivateKMeans
-from dp_pipeline.estimators.rows import PreparedRows, prepared_rows, stored_table
+from dp_pipeline.estimators.rows import PreparedRows, prepare_rows, table_to_arrow
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.base import Clustering
 
@@ -34,7 +34,7 @@ AWKWARD: dict[str, np.ndarray] = {
 
 def rows_of(domain: Domain, values: Sequence[Any]) -> PreparedRows:
     """The rows of some columns as an estimator counts them, a row a person."""
-    return prepared_rows(DatasetSpec.of_domain("rows", domain), stored_table(domain, values))
+    return prepare_rows(DatasetSpec.of_domain("rows", domain), table_to_arrow(domain, values))
 
 
 def in_columns(rows: np.ndarray, d: int) -> np.ndarray:

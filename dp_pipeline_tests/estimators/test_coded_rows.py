@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.declared import declared_columns, domain_of, every_column
-from dp_pipeline.estimators.frames import features_of, numbers_of, stored
-from dp_pipeline.estimators.rows import declared_values
+from dp_pipeline.estimators.declared import declared_columns, domain_of, expand_ellipsis
+from dp_pipeline.estimators.frames import features_of, numbers_of, to_arrow
+from dp_pipeline.estimators.rows import find_columns
 from dp_pipeline.raw.values import texts
 from dp_pipeline_tests.estimators.households import NoClass
 from dp_pipeline_tests.estimators.people import rows_of
@@ -26,7 +26,7 @@ def counted(values: Any, declared: Any) -> list[int]:
     """Rows in every cell of one column."""
     features = features_of(pd.DataFrame({"x": values}))
     domain = domain_of(declared_columns({"x": declared}))
-    counter = rows_of(domain, declared_values(features, domain.names)).counter()
+    counter = rows_of(domain, find_columns(features, domain.names)).counter()
     return counter.exact_tables([("x",)])[0].tolist()
 
 
@@ -181,12 +181,12 @@ ANY_VALUE = st.one_of(
 def test_what_a_value_is_read_as_does_not_depend_on_the_others(values: list[Any], flag: bool):
     """Alone a value has a type of its own; beside others it may be an object."""
     column = pd.Series(values, dtype=object)
-    places, words = texts(stored(column))
+    places, words = texts(to_arrow(column))
     together = [words[place] if place >= 0 else None for place in places]
     numbers, readable = numbers_of(column)
     for index, value in enumerate(values):
         single = pd.Series([value], dtype=object if flag else None)
-        (place,), (*words_alone,) = texts(stored(single))
+        (place,), (*words_alone,) = texts(to_arrow(single))
         assert (words_alone[place] if place >= 0 else None) == together[index]
         (number,), (is_readable,) = numbers_of(single)
         assert number == numbers[index] or np.isnan([number, numbers[index]]).all()
@@ -249,8 +249,8 @@ AGE = {"bounds": [0, 90], "bins": 3}
 def cells(X: Any, domain: Any) -> dict[str, list[int]]:
     """Rows in every cell of every column."""
     features = features_of(X)
-    declared = domain_of(declared_columns(every_column(domain, features)))
-    counter = rows_of(declared, declared_values(features, declared.names)).counter()
+    declared = domain_of(declared_columns(expand_ellipsis(domain, features)))
+    counter = rows_of(declared, find_columns(features, declared.names)).counter()
     return {name: counter.exact_tables([(name,)])[0].tolist() for name in declared.names}
 
 

@@ -21,7 +21,7 @@ from dp_pipeline.config.fields import field_errors
 from dp_pipeline.config.source import Source
 from dp_pipeline.estimators.declared import declared_columns, domain_of
 from dp_pipeline.estimators.frames import features_of
-from dp_pipeline.estimators.rows import declared_values
+from dp_pipeline.estimators.rows import find_columns
 from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline_tests.estimators.people import rows_of
@@ -51,7 +51,7 @@ FULFILLED: dict[str, dict[str, Any]] = {
 
 def codes_of_frame(frame: pd.DataFrame, domain: Domain) -> list[int]:
     """The codes that an estimator counts, of the rows that it keeps."""
-    rows = rows_of(domain, declared_values(features_of(frame), domain.names))
+    rows = rows_of(domain, find_columns(features_of(frame), domain.names))
     return [int(code) for code in rows.codes["x"]]
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
-from dp_pipeline.estimators.selector_columns import proposed_cuts
+from dp_pipeline.estimators.selector_columns import propose_cuts
 
 Y = [0, 1] * 3
 NAN, INF = float("nan"), float("inf")
@@ -136,12 +136,12 @@ PROPOSED: dict[str, tuple[Any, tuple[float, ...]]] = {
 
 @pytest.mark.parametrize(("numbers", "cuts"), PROPOSED.values(), ids=PROPOSED)
 def test_cuts_that_rows_propose_are_round(numbers: Any, cuts: tuple[float, ...]):
-    assert proposed_cuts(np.array(numbers, dtype=float)) == pytest.approx(cuts)
+    assert propose_cuts(np.array(numbers, dtype=float)) == pytest.approx(cuts)
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=30))
 def test_any_numbers_have_cuts_that_ascend(numbers: list[float]):
-    cuts = proposed_cuts(np.array(numbers))
+    cuts = propose_cuts(np.array(numbers))
     assert cuts
     assert all(low < high for low, high in pairwise(cuts))
     assert np.isfinite(cuts).all()

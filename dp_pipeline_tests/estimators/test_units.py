@@ -14,7 +14,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.source import Source
 from dp_pipeline.estimators import PrivateSynthesizer
 from dp_pipeline.estimators.parameters import InvalidParameter
-from dp_pipeline.estimators.rows import prepared_rows
+from dp_pipeline.estimators.rows import prepare_rows
 from dp_pipeline.estimators.tables import DeclaredRows
 from dp_pipeline.raw.prepare import normalize
 from dp_pipeline.raw.sources import read_source
@@ -76,7 +76,7 @@ def test_frames_give_the_codes_of_files(files: Any, X: Any, order: str | None) -
     table = read_source(spec)
     table = join_parts(table, unit_keys(spec, KEY)).table if isinstance(X, dict) else table
     stored = normalize(spec, table, KEY).to_pylist()
-    codes = prepared_rows(replace(spec, source=Source("csv", "")), rows.stored(), KEY).codes
+    codes = prepare_rows(replace(spec, source=Source("csv", "")), rows.to_arrow(), KEY).codes
     fitted = pa.table({name: pa.array(column) for name, column in codes.items()}).to_pylist()
     assert sorted(fitted, key=repr) == sorted(stored, key=repr)
 

@@ -24,7 +24,7 @@ from dp_pipeline.reporting.quality import (
     LearnedLabel,
     Likeness,
     QualityReport,
-    worst_first,
+    sort_by_distance,
 )
 from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.bundle import Bundle
@@ -201,13 +201,13 @@ def test_a_frame_has_every_figure_with_what_it_is_of():
 
 def test_the_worst_stands_first_and_what_is_no_number_last():
     tables = [ComparedTable((name,), value) for name, value in (("a", 0.1), ("b", float("nan")))]
-    result = worst_first([*tables, ComparedTable(("c",), 0.2)])
+    result = sort_by_distance([*tables, ComparedTable(("c",), 0.2)])
     assert [item.attributes for item in result] == [("c",), ("a",), ("b",)]
 
 
 def test_many_tables_fold_all_but_the_first():
     many = tuple(ComparedTable((f"column_{index}",), index / 100) for index in range(30))
-    page = QualityReport(rows=1, real=1, compared=worst_first(many))._repr_html_()
+    page = QualityReport(rows=1, real=1, compared=sort_by_distance(many))._repr_html_()
     seen, _, folded = page.partition("<details>")
     assert "column_29" in seen
     assert "column_17" not in seen

@@ -267,7 +267,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     for bar in panel.bars:
         axes.fill_between([bar.first, bar.last], 0, bar.height, **shade)
     for index, line in enumerate(panel.lines):
-        _draw(axes, line, panel.x_axis, _aside(panel, index))
+        _draw(axes, line, panel.x_axis, _shift_factor(panel, index))
     _scale_across(axes, panel.x_axis)
     _scale_up(axes, panel)
     for value, name in panel.y_axis.references:
@@ -276,7 +276,7 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     picture.style_frame(axes)
 
 
-def _aside(panel: Panel, index: int) -> float:
+def _shift_factor(panel: Panel, index: int) -> float:
     """Return a factor for the positions of a panel's line, so that error bars of lines do not
     overlap on a log axis; 1 on another axis or without error bars.
 
