@@ -43,7 +43,9 @@ class OpenClusters:
         return self._sum(self._parts(condition.rows), level)
 
     def share(self, where: str, *, level: float = 0.95) -> Estimate:
-        """Return the estimated share of all rows that are in a region, from 0 to 1."""
+        """Return the estimated share of all rows that are in a region, from 0 to 1.
+
+        DeclarationError for an empty or another kind of condition, or an unknown column."""
         parts = self._parts(Condition.parse(where, self.columns).rows)
         weights = self._synopsis.weights
         total = max(1.0, float(weights.sum()))

@@ -86,7 +86,8 @@ class OpenTable:
     def share(
         self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
     ) -> Estimate:
-        """Return the estimated share of rows of ``among`` that meet ``where``, from 0 to 1.
+        """Return the estimated share of the rows that meet ``among`` that also meet ``where``, from
+        0 to 1; ``among`` is all rows when empty.
 
         DeclarationError where no released row meets ``among``."""
         rows, used = self.rows_where(where)
@@ -157,7 +158,8 @@ class OpenTable:
         """Return the estimated quantile of a numeric column, in its unit.
 
         The interval holds the values whose cumulative share is within its own error of
-        ``probability``.
+        ``probability``. Missing values are left out. DeclarationError for a column of texts, a
+        probability outside 0 to 1, or where no released row that has a value meets the condition.
         """
         if not 0 <= probability <= 1:
             raise DeclarationError(
@@ -207,7 +209,8 @@ class OpenTable:
 
         Its further columns are ``count``, ``low``, ``high`` and ``basis``.
 
-        DeclarationError for no column, or for columns with more than 10,000 combinations."""
+        DeclarationError for no column, an unknown or a repeated one, and for more than 10,000
+        combinations."""
         import pandas as pd
 
         used = tuple(self._attributes[self._require_column(column)] for column in columns)
@@ -265,9 +268,10 @@ class OpenTable:
             yield frame.iloc[np.repeat(np.arange(len(rows)), rows)].reset_index(drop=True)
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
-        """Return whether each row meets a condition, (rows,), and the attributes that decide it.
+        """Return whether each row meets the condition, (rows,), and the attributes that decide it;
+        all rows, and no attribute, for an empty condition.
 
-        DeclarationError for an unknown column or level."""
+        DeclarationError for another kind of condition, or an unknown column or level."""
         if not where.strip():
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)

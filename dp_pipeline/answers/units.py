@@ -228,9 +228,11 @@ class OpenUnits(OpenTable):
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
-        """Return the estimated share of units of ``among`` that meet ``where``, from 0 to 1.
+        """Return the estimated share of the units that meet ``among`` that also meet ``where``,
+        from 0 to 1; an empty condition is met by all units.
 
-        With ``any_part``, a part of the unit must meet that too."""
+        With ``any_part``, at least one part of the unit must meet that too. DeclarationError where
+        no released unit meets ``among``."""
         if not any_part:
             return super().share(where, among=among, of=of, level=level)
         return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)

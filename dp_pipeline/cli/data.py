@@ -188,7 +188,7 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
 
 
 def _availability(spec: DatasetSpec) -> str:
-    """Return a text that says whether the source is present, without opening it."""
+    """Return ``yes``, ``by download`` or what the source needs, as text, without opening it."""
     from dp_pipeline.config.catalogue import is_available
 
     if not is_available(spec):

@@ -44,8 +44,9 @@ def data_init(
 ) -> None:
     """Write the draft of a data set file, NAME.yaml.
 
-    It is to be finished with an editor. It is made from names and types of columns alone, and of
-    a CSV file from its first line: no row is read, unless the rows are public.
+    It is to be finished with an editor, for which the JSON Schema is put next to it. It is made
+    from names and types of columns alone, and for a CSV file from its first line: no row is read,
+    unless the rows are public.
     """
     from dp_pipeline.config.catalogue import DATASETS_VARIABLE
     from dp_pipeline.config.source_parser import drafted_source

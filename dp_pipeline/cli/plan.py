@@ -26,7 +26,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     """Show what a run would cost, and which noise that buys.
 
     It also shows what the account has spent, what is left, and its ceiling. Nothing is read or
-    charged.
+    charged. Exit code 3 where the budget is too small.
     """
     from dp_pipeline.releases.run_options import parse_request
     from dp_pipeline.releases.run_plan import plan_run, refined_cost

@@ -193,7 +193,7 @@ def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
-    """Return the origins that pages served under ``host`` have."""
+    """Return the origins that pages served under ``host`` have; empty for a foreign host."""
     own = {origin for origin in origins if origin.partition("://")[2] == host}
     if _THIS_COMPUTER.fullmatch(host):
         own.add(f"http://{host}")

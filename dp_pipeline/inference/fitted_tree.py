@@ -275,7 +275,7 @@ class FittedRows:
         cliques, links = self.cliques, tuple[tuple[int, int], ...]()
         if not cliques:
             codes: IntArray = np.zeros((rows, 0), dtype=np.int8)
-        elif self.largest_clique > self.cap:
+        elif self.largest_clique_cells > self.cap:
             codes, cliques, links = self._draw_by_network(rows, rng)
         else:
             fitted = self.fit_tree()
@@ -359,7 +359,7 @@ class FittedRows:
         return triangulated_cliques(graph, self._levels)
 
     @property
-    def largest_clique(self) -> int:
+    def largest_clique_cells(self) -> int:
         """The number of cells of the largest of ``cliques``, over groups of levels; 0 if empty."""
         return max((cell_count(clique, self._levels) for clique in self.cliques), default=0)
 

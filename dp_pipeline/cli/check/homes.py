@@ -70,7 +70,8 @@ def _is_read_completely(manifest: Path) -> bool:
 
 
 def check_ledger(home: Home) -> Iterator[Finding]:
-    """Yield the newest verified row of the ledger, and the state of its head."""
+    """Verify the ledger, and yield its newest row, whether its head is in step, and a note if the
+    head is on the ledger's disk; without a ledger, that nothing was charged."""
     ledger, head = home.ledger, Head.of(home.ledger_folder, declared=home.head)
     checkpoint, tip = head.read(), ledger.verify()
     if checkpoint is None and not tip.sequence:

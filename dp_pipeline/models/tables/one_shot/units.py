@@ -186,7 +186,7 @@ def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> F
             integers = np.rint(table).astype(np.int64)
             tables.append(NoisyMarginal(names, integers, Fraction(variance), gaussian=True))
     larger = replace(fitted, measured=(*fitted.measured, *tables))
-    return larger if larger.largest_clique <= fitted.cap else fitted
+    return larger if larger.largest_clique_cells <= fitted.cap else fitted
 
 
 def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
