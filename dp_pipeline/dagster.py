@@ -36,7 +36,7 @@ def dataset_definitions(
 
     datasets      files, as a Path or a text that ends in .yaml; or names, as of
                   `dp-pipeline data list`
-    home, noise   as of `pipeline_resource`
+    home, noise   arguments of `pipeline_resource`
     resources     False: the project itself has a resource named RESOURCE, by `pipeline_resource`
     deps          assets of the project that write the rows which the data sets read
 
@@ -184,7 +184,7 @@ class DataSets(dg.Component, dg.Model, dg.Resolvable):
 
     files         beside the defs.yaml, or anywhere by absolute paths
     home          an absolute path, such as `{{ context.project_root }}/data`
-    noise         as of `pipeline_resource`
+    noise         `opendp`, `exact` or `seeded:NUMBER`, as for `pipeline_resource`
     deps          keys of assets that write the rows, such as `analytics/visits` of dbt
     translation   attributes of the assets, such as `group_name: privacy`, as in other components of
                   Dagster; keys do not change

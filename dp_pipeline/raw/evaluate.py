@@ -50,7 +50,7 @@ def table_quality(
     attribute ``avd_2`` is its own); where units have parts instead ``avd_units``, ``avd_parts``,
     ``avd_pairs``, ``avd_unit_part`` and ``avd_size``. Of more rows than ``MOST_COMPARED`` these are
     distances of a seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
-    ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every declared
+    ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every released
     target: share of the prepared rows that a classifier of the released rows gets wrong. ``dcr``:
     distance to the closest record. All are NaN without prepared rows.
 

@@ -121,7 +121,7 @@ def _has_footer(spec: DatasetSpec, table: pa.Table) -> bool:
 
 
 def _count_omitted_rows(spec: DatasetSpec, table: pa.Table) -> tuple[int, dict[str, int]]:
-    """Return how many rows a release would leave out, and ``ParsedRows.reasons``."""
+    """Return how many rows a release would leave out, and column → how many because of it."""
     domain = spec.domain
     attributes = [each for each in domain if each.undeclared is None]
     is_kept = rows_as_declared(Domain(tuple(attributes), domain.constraints), table)
@@ -142,7 +142,9 @@ MAX_PROPOSED_LINES = 20
 
 
 def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None]:
-    """Return, by reason, the number of lines that are not rows, and ``ParsedRows.multiline``."""
+    """Return, by reason, the number of lines that are not rows, and the best `multiline`.
+
+    That is a value with the number that it would leave; None where none would leave fewer."""
     if spec.source.parts is not None:
         both = [_unreadable(each)[0] for each in spec.source_specs]
         return both[0] + both[1], None

@@ -237,7 +237,7 @@ def normalize(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def rows_left_out(stage: pa.Table) -> int:
-    """Return how many rows were left out, as a table by ``normalize`` notes until it is stored."""
+    """Return how many rows were left out, from the schema of a table by ``normalize``."""
     return int(stage.schema.metadata[_COUNT])
 
 

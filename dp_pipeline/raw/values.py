@@ -272,8 +272,7 @@ def finite_numbers(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
 
 
 def _numbers_or_nan(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers (n,) of a column, also those outside its bounds; NaN for missing and other
-    values."""
+    """Return a column's numbers (n,), in or out of bounds; NaN for missing and other values."""
     values = numbers_in(attribute, column)
     if not attribute.nullable and not attribute.missing:
         return values
