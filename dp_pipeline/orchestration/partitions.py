@@ -57,10 +57,10 @@ def window_of_key(windows: Windows, key: str) -> str | None:
     """Return the window with a partition key; None if there is none."""
     try:
         start = windows.clock.number_of(datetime.strptime(key, _KEY_FORMATS[windows.every]))
-    except ValueError:
+        name = windows.name_at(start)
+    except (ValueError, OverflowError):
         return None
-    name = windows.name_at(start)
-    return name if partition_key(windows, name) == key else None
+    return name if windows.is_name(name) and partition_key(windows, name) == key else None
 
 
 def release_partitions(spec: DatasetSpec, kind: type[Release]) -> dg.PartitionsDefinition:

@@ -306,6 +306,8 @@ def test_dagster_calls_a_window_by_a_day_that_it_can_read(every, name, key, proj
     assert window_of_key(windows, key) == name
     for wrong in ("", "2026-W53", "never", "2026-13", key + "0"):
         assert window_of_key(windows, wrong) in (None, wrong)
+    for year in ("0001", "9999"):
+        assert window_of_key(windows, year + key[4:]) is None
 
 
 def test_window_is_one_partition_of_every_asset_but_reports(project: Project, spec: DatasetSpec):
