@@ -84,7 +84,7 @@ def schedules_of(spec: DatasetSpec) -> list[dg.ScheduleDefinition]:
 
 
 def _weekly_schedule(spec: DatasetSpec, publication: Publication) -> dg.ScheduleDefinition:
-    """Return the schedule that publishes a model in each ISO week.
+    """Return the schedule that publishes a model every Monday.
 
     It replays the release of the current snapshot; with ``refresh`` it opens a new snapshot,
     whether or not a row changed, as its runs must not disclose that. The two have different names,

@@ -116,9 +116,9 @@ def on_any_update() -> dg.AutomationCondition:  # type: ignore[type-arg]
 def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
     """Make files of the block private; turn its errors into Dagster failures without a retry.
 
-    A PipelineError has its message, an error of the operating system its reason. Of any other error
-    on release data only type and place are reported: its text may quote rows, and more people read
-    the event log than the raw store."""
+    A PipelineError has its message, an error of the operating system its reason. Other errors
+    pass on benchmark data. On release data only their type and place are reported: a text may quote
+    rows, and more people read the event log than the raw store."""
     try:
         with private_files():
             yield
