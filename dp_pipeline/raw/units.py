@@ -144,7 +144,7 @@ def join_parts(rows: pa.Table, keys: PersonKeys) -> PartsOfUnits:
     rows   of both sources, all of each key, as ``source_tables`` gives them
     keys   as ``unit_keys`` gives them; of rows of units with one id the first by digest is used
 
-    No row is an error. A key is compared as a whole number or as text without white space around.
+    No row raises an error. A key is compared as a whole number or as stripped text.
     """
     is_of_unit = rows.column(OF_UNIT)
     every_unit, parts = (

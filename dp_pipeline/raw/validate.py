@@ -41,7 +41,8 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
     Verdicts are in the order of ``expectations_of``. After a structural failure no row is read. The
     manifest records whether rows are refused; a refused snapshot loses its mark ``prepared``. For
     release data nothing in the manifest depends on a row: exact shares of what failed are written
-    to a file of their own, for the custodian alone.
+    to a file of their own, for the custodian alone. NotPrepared without ingested rows, Damaged if
+    they are not as they were stored.
     """
     # Imported late: pandas and Great Expectations are slow, and only validation needs them.
     from dp_pipeline.raw.great_expectations_session import evaluate, evaluate_batches

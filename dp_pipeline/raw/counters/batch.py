@@ -53,7 +53,7 @@ class BatchRecoding:
 class BatchQuery:
     """One query about rows, with the recodings that precede it.
 
-    kind        name of the method of ``Batch`` that answers it
+    kind        name of the method of ``Batch`` that answers it, such as ``count``
     arguments   arguments of the method
     axes        attributes whose coordinates it reads
     cells       recoded attributes whose codes it reads

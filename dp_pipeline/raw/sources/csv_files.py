@@ -406,7 +406,7 @@ def _without_footer(data: bytes, source: Source) -> bytes:
 
 
 def _place_of_last_row(path: Path, source: Source) -> str:
-    """Return the first line of a file's last row, or of the first one with too long a cell."""
+    """Return in words from which line the last row is, or the first one with too long a cell."""
     # Comments become blank lines, so that each line keeps its number.
     content = _file_content(path, source)
     data = b"\n".join(_content(line, source) for line in content.splitlines())
