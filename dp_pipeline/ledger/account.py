@@ -465,8 +465,8 @@ def _amount(text: str) -> Fraction | None:
 
 def _parse_number(text: str) -> Fraction:
     # "1e999999999" would be computed for hours.
-    if _NUMBER.fullmatch(text) is None:
-        raise ValueError(f"An amount of an account must be a number, not {text!r:.40}")
+    if not isinstance(text, str) or _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"An amount of an account must be the text of a number, not {text!r:.40}")
     return Fraction(text)
 
 

@@ -227,6 +227,7 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
         ('"by"', '"purpose"', "changes more than windows"),
         ("every week, UTC", "", "declare no account"),
         ('"each_window":"1"', '"each_window":"1/0"', "declare no account"),
+        ('"each_window":"1"', '"each_window":1', "declare no account"),
         ('"each_window":"1"', '"each_window":"1e999999999"', "declare no account"),
     ],
 )
