@@ -179,8 +179,7 @@ class Account:
                 )
 
     def facts(self) -> dict[str, str]:
-        """Return the account, without its population, as texts by name of the field, for a ledger
-        row."""
+        """Return the account as texts by name, for a ledger row, which has its population apart."""
         facts = {
             "unit": self.unit,
             "relation": self.relation,

@@ -311,8 +311,8 @@ class Ledger:
         return self._read(lambda view: view.of_population(population), empty=())
 
     def not_dp_releases(self, population: str) -> tuple[Entry, ...]:
-        """Return the ledger rows that reserve the releases of a population that cost no ε, oldest
-        first."""
+        """Return the ledger rows that charge a population's releases without ε, of kind "not-dp",
+        oldest first."""
         return self._read(lambda view: view.not_dp(population), empty=())
 
     def key(self, population: str) -> bytes:

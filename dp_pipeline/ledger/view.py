@@ -121,8 +121,8 @@ class View:
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
-        """Return the ledger rows that reserve a population's releases without ε, oldest first;
-        Damaged if the index lacks one."""
+        """Return the ledger rows that charge a population's releases without ε, of kind "not-dp",
+        oldest first; Damaged if the index lacks one."""
         rows = [
             row
             for event in CHARGING
