@@ -275,7 +275,7 @@ def bar_chart(
     places = [-index for index in range(len(bars))]
     values = [value for _, value in bars]
     axes.barh(places, values, height=0.68, color=picture.COLOURS[0])
-    axes.set_yticks(places, [picture.plain(name, width=30) for name, _ in bars])
+    axes.set_yticks(places, [picture.shorten_label(name, width=30) for name, _ in bars])
     axes.set_xscale("log")
     axes.set_xlim(min(values) / 3, max(values) * 3)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
@@ -284,7 +284,7 @@ def bar_chart(
     for place, value in zip(places, values, strict=True):
         text = f" {number_text(value)}"
         axes.text(value, place, text, va="center", fontsize=8.5, color=picture.INK)
-    axes.set_xlabel(picture.plain(label))
+    axes.set_xlabel(picture.shorten_label(label))
     picture.set_footnote(figure, footnote)
     picture.style_frame(axes)
     return figure

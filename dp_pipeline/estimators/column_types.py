@@ -149,8 +149,11 @@ def _column_of_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
 
 
 def _is_complete(column: DeclaredColumn, dtype: Any) -> bool:
-    """Return whether every possible value of a type has a declared cell, as NumPy's integers and
-    truth values, which are never missing, may have."""
+    """Return whether every possible value of a column's type has a declared cell.
+
+    NumPy's integers have it in bins of numbers, and its truth values if both are levels, as neither
+    is ever missing; other types may have missing values.
+    """
     is_number = column.attribute.is_numeric and column.attribute.clock is None
     has_both = {str(level).lower() for level in column.levels or ()} == {"false", "true"}
     is_whole = isinstance(dtype, np.dtype) and dtype.kind in "iu"
@@ -192,7 +195,7 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
 
 
 def identifiers(names: Iterable[Any]) -> tuple[str, ...]:
-    """Return the names, as texts, that columns with ids of persons often have.
+    """Return those of the names, as texts, that look like a column with ids of persons.
 
     >>> identifiers(["age", "patient_id", "width", "customer", "userID", "valid"])
     ('patient_id', 'customer', 'userID')

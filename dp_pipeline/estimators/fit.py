@@ -56,7 +56,7 @@ class PrivateFit:
     guarantee   the requested ε, and the currency that it is accounted in
     earlier     the tables of the fit that it plans from, or None
     public      rows of others that it uses, or None
-    refines     the fit whose answers it refines, or None
+    refines     the result of the fit whose answers it refines, or None
     must_fit    whether a row that does not fit the declaration raises, instead of being dropped
     """
 
@@ -103,7 +103,8 @@ class PrivateFit:
                      cost or noise
         rng          randomness of post-processing
 
-        BoundaryViolation unless the fit spends exactly ``amount`` and releases what it must.
+        BoundaryViolation unless the fit spends exactly ``amount``, with the claimed guarantee, and
+        its release is of the type ``releases``.
         """
         # The curator adds its own answers to these.
         measurements = dict(self.refines.paid) if self.refines else {}
@@ -264,7 +265,7 @@ class FinishedFit:
     ledger_key: str = ""
 
     def sample_again(self, rows: int, rng: np.random.Generator) -> SyntheticTable:
-        """Return a synthetic table with so many new rows, drawn from the stored noisy answers at no
+        """Return a synthetic table of ``rows`` new rows, drawn from the stored noisy answers at no
         further ε.
 
         rng   randomness of the rows
@@ -282,7 +283,8 @@ class FinishedFit:
     ) -> PrivateFit:
         """Return ``fit``, which has a larger ε, changed so that it refines the answers of this fit.
 
-        DeclarationError if the two differ in more than ε, or the method cannot refine.
+        DeclarationError if it asks other questions than this fit, has another population or
+        currency, or needs noise that protects persons, which that of this fit does not.
         """
         self._require_same_questions(fit)
         coarse, fine = self.fit.guarantee, fit.guarantee

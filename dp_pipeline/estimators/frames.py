@@ -246,7 +246,8 @@ def text_of(value: object, reads: Reads = "text") -> str | None:
 
     Outer spaces are removed, and an integer has no point: 1, 1.0 and 1 + 0j have the text 1, as one
     complex number makes pandas store a column of them. A value of another class is read as the
-    value that it holds; one that raises when it is read is UNKNOWN.
+    value that it holds; one that raises when it is read is UNKNOWN. If ``reads`` is number, the
+    text of a truth value is 1 or 0.
 
     >>> text_of(" f "), text_of(2.0), text_of(True), text_of(float("nan"))
     ('f', '2', 'True', None)

@@ -65,7 +65,7 @@ def decimal_text(value: object, *, of: str) -> str:
 
 
 def noise_of(value: object) -> NoiseSource:
-    """Return the noise source that the argument ``noise`` names or is; OpenDP for None.
+    """Return the noise source for the argument ``noise``, a name or a source; OpenDP for None.
 
     DeclarationError for anything else.
     """
@@ -82,8 +82,8 @@ def noise_of(value: object) -> NoiseSource:
 
 
 def is_releasable_noise(value: object) -> bool:
-    """Return whether the noise source that the argument ``noise`` names or is protects persons, as
-    OpenDP and the exact one do."""
+    """Return whether the argument ``noise``, a name or a source, protects persons, as OpenDP and
+    the exact sampler do."""
     return type(noise_of(value)) in RELEASABLE_SOURCES
 
 

@@ -184,8 +184,8 @@ def _require_account(
 ) -> tuple[Ledger, Account]:
     """Return the ledger of the project's home, and the population's account in it.
 
-    DeclarationError if there is none, or if it is for another protected unit or relation, or for
-    other noise than the fit's.
+    DeclarationError if there is none, if it is for another protected unit or relation than the
+    fit's, or if it is for sensitive rows and the noise protects nobody.
     """
     ledger = find_home().ledger
     account = ledger.account(population) if isinstance(population, str) else None

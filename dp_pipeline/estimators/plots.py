@@ -37,7 +37,7 @@ from dp_pipeline.raw.values import texts, times
 from dp_pipeline.reporting.figures.cluster_map import draw_map
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.marginals import draw_shares
-from dp_pipeline.reporting.figures.picture import COLOURS, INK, MUTED, plain, style_frame
+from dp_pipeline.reporting.figures.picture import COLOURS, INK, MUTED, shorten_label, style_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +56,7 @@ def plot_marginals(
     """Draw the shares of rows in each cell of some columns: synthetic bars, and real rows as dots.
 
     synthetic   a frame of pandas, polars or Arrow, such as ``sample()``
-    real        another one with the same columns; None draws synthetic rows alone
+    real        another frame with the same columns; None draws synthetic rows alone
     columns     one name or several, at most nine; None: all
     ax          axes to draw one column on; None: new ones
 
@@ -123,9 +123,10 @@ def plot_pairs(synthetic: Any, real: Any = None, *, columns: Columns = None, ax:
 def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
     """Draw released centres on a map of their noisy boxes, where the method has some.
 
-    Real rows are points above them. Of more than two columns the two widest are shown.
+    Real rows are points above them. Of more than two columns longitude and latitude are shown if
+    there are these, else the two with the widest bounds.
 
-    kmeans   fitted
+    kmeans   a fitted estimator
     real     rows as ``fit`` takes them; None draws what was released alone
 
     Returns the axes. Raises InvalidParameter for what is no fitted PrivateKMeans, and for rows
@@ -239,7 +240,7 @@ def _draw_square(axes: Axes, names: Sequence[str], square: NDArray[Any], words: 
 
     shades = LinearSegmentedColormap.from_list("pairs", ["#ffffff", COLOURS[0]])
     image = axes.imshow(square[1:, :-1], cmap=shades, vmin=0.0, vmax=1.0)
-    short = [plain(name, width=19) for name in names]
+    short = [shorten_label(name, width=19) for name in names]
     axes.set_xticks(range(len(names) - 1), short[:-1], rotation=45, ha="right")
     axes.set_yticks(range(len(names) - 1), short[1:])
     if len(names) <= 12:
@@ -296,7 +297,8 @@ def code_cells(columns: Sequence[Any]) -> Cells:
 
 
 def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Cells:
-    """Return cells for the numbers of one column: each number if they are few, else equal bins.
+    """Return cells for the numbers of one column: each number if they are few, else bins of equal
+    width; and one for missing values.
 
     Bins of integers have an integer width: else some would hold more integers than others.
 
@@ -368,8 +370,8 @@ def _days(column: Any) -> FloatArray:
 
 
 def _code_levels(columns: Sequence[Any]) -> Cells:
-    """Return cells for the texts of one column: the most frequent in the first table, and one for
-    all others.
+    """Return cells for the texts of one column: the most frequent in the first table, one for all
+    others, and one for missing values.
 
     columns   the column in each table
     """
@@ -394,7 +396,8 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
 
 
 def _add_missing(labels: list[str], codes: list[IntArray]) -> Cells:
-    """Return cells with these labels, and a last one for missing values if there are any.
+    """Return cells with these labels, and a last one for missing values if there are any, or if
+    there is no label.
 
     codes   for each table, the cell of every row; ``len(labels)`` is a missing value
     """

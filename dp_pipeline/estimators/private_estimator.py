@@ -69,7 +69,10 @@ class FitSeries:
         return FitSeries, ()
 
     def add(self, epsilon: Fraction) -> str:
-        """Add one fit; return the number and total ε of all fits as text, empty for the first."""
+        """Add one fit; return the number and total ε of all fits as text.
+
+        It is empty for the first fit if no copy exists.
+        """
         with self._lock:
             self.count += 1
             self.epsilon += epsilon
@@ -122,7 +125,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._series
 
     def _count_fit(self, promise: str, fit: PrivateFit) -> str:
-        """Count a fit without a population; return the text of its guarantee.
+        """Count a fit, unless a population pays for it; return the text of its guarantee.
 
         From the second fit on, the number and total ε of all fits are added to ``promise``, and the
         first time a warning says them.

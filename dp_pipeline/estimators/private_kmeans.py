@@ -223,7 +223,7 @@ class PrivateKMeans(
         Warns
         -----
         WeakSignal
-            Of what ``warnings_`` says.
+            For each of ``warnings_``.
 
         Examples
         --------

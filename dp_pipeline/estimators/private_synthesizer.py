@@ -308,7 +308,7 @@ noise protects nobody
         Warns
         -----
         WeakSignal
-            Of what ``warnings_`` says.
+            For each of ``warnings_``.
 
         Examples
         --------

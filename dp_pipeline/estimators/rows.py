@@ -83,7 +83,7 @@ class PreparedRows:
     left_out: int
 
     def counter(self) -> MemoryCounter:
-        """Return the counter over the rows."""
+        """Return a counter that answers queries about these rows."""
         return MemoryCounter(
             self.domain,
             coordinates=self.coordinates,

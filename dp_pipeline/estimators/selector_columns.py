@@ -170,7 +170,8 @@ def encode_rows(
 
 
 def selector_method(method: object) -> Method:
-    """Return the method that the argument ``method`` names or is; DeclarationError for another."""
+    """Return the method for the argument ``method``, a name or a method; DeclarationError for
+    another value."""
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]()
     if isinstance(method, tuple(METHODS.values())):
@@ -356,8 +357,8 @@ def _column(name: str, levels: list[str], missing: NDArray[np.bool_], *, ordered
 
 
 def propose_cuts(numbers: Any) -> Cuts:
-    """Return cuts of numbers (n,), at most seven: their eighths, rounded so that few digits of any
-    row are in them.
+    """Return at most seven cuts of numbers (n,): the quantiles 1/8 to 7/8, rounded so that few
+    digits of any row are in them.
 
     They are rounded to a tenth or a hundredth of the range of the middle nine tenths of the
     numbers. They are learned from rows all the same.

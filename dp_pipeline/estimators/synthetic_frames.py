@@ -123,8 +123,8 @@ def _without_values(dtype: Any) -> Any:
 
 
 def _convert_frame(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:
-    """Return a pandas frame as one of the library ``kind``; unchanged if that is polars, which is
-    not installed."""
+    """Return a pandas frame as one of the library ``kind``; unchanged for pandas, and for polars if
+    that is not installed."""
     if kind == "pandas" or (kind == "polars" and find_spec("polars") is None):
         return frame
     # What pandas would note of itself is no part of the table.
@@ -180,11 +180,11 @@ def _clip(numbers: Any, dtype: Any) -> Any:
     return numbers.clip(least, most if number.kind == "f" else min(most, 2**63 - 1))
 
 
-def _limits(number: Any) -> tuple[float, float] | tuple[int, int]:
-    if number.kind == "f":
+def _limits(dtype: Any) -> tuple[float, float] | tuple[int, int]:
+    if dtype.kind == "f":
         # Python's floats, since a declared number is cast to the type that it is compared with.
-        return float(np.finfo(number).min), float(np.finfo(number).max)
-    return int(np.iinfo(number).min), int(np.iinfo(number).max)
+        return float(np.finfo(dtype).min), float(np.finfo(dtype).max)
+    return int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
 
 
 def _match_pandas_type(values: Any, dtype: Any, column: DeclaredColumn, family: Family) -> Any:
@@ -288,12 +288,12 @@ _TYPES: Mapping[Family, Collection[pa.DataType]] = {
 }
 
 
-def _reaches_declared(number: Any, column: DeclaredColumn) -> bool:
-    """Return whether the limits of a NumPy type hold all declared levels or edges; True for a
+def _reaches_declared(dtype: Any, column: DeclaredColumn) -> bool:
+    """Return whether all declared levels or edges are within the limits of a NumPy type; True for a
     discovered column."""
     edges: Sequence[Any] = getattr(column.attribute.cells, "edges", ())
     values = edges if column.levels is None else column.levels
-    least, most = _limits(number)
+    least, most = _limits(dtype)
     return column.is_discovered or bool(least <= min(values) and max(values) <= most)
 
 
@@ -419,7 +419,8 @@ def _labels(column: DeclaredColumn) -> Any:
 
 def clique_graph(table: SyntheticTable, columns: Columns) -> Any:
     """Return a table's model as a networkx graph: its nodes are cliques, tuples of column names,
-    with their number of ``cells``; its edges have the ``separator``, the columns of both."""
+    with their number of ``cells``; its edges have the ``separator``, the columns of both cliques.
+    """
     import networkx as nx
 
     public_names = {column.attribute.name: column.name for column in columns}

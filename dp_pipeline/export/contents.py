@@ -48,7 +48,7 @@ from dp_pipeline.reporting.releases import (
     standing_of,
 )
 from dp_pipeline.reporting.rendering import card_page
-from dp_pipeline.reporting.text import cost_text, plain
+from dp_pipeline.reporting.text import cost_text, escape_markdown
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import Columns, row_count
 from dp_pipeline.results.source_types import StoredColumn, stored_columns, typed_levels
@@ -134,16 +134,23 @@ def lines_on_card(bundle: Bundle) -> list[str]:
     """Return the Markdown texts that ``card.md`` of a release must contain."""
     first = [str(standing_of(bundle)), bundle.key]
     if not bundle.is_dp:
-        return first if bundle.is_k_anonymous else [*first, plain(bundle.caveat)]
+        return first if bundle.is_k_anonymous else [*first, escape_markdown(bundle.caveat)]
     lines = [
-        f"| {plain(name)} | {plain(scale)} | {charges:,} | {plain(cost_text(cost))} |"
+        f"| {escape_markdown(name)} | {escape_markdown(scale)} | {charges:,} | "
+        f"{escape_markdown(cost_text(cost))} |"
         for name, scale, charges, cost in mechanisms_of(bundle)[:_MOST_MECHANISMS]
     ]
     quality = [
-        f"| {plain(row.text)} | {plain(row.reading)} |"
+        f"| {escape_markdown(row.text)} | {escape_markdown(row.reading)} |"
         for row in sort_rows(bought_rows(bundle))[:_MOST_NUMBERS]
     ]
-    return [*first, bundle.transcript, f"{plain(bundle.spent_phrase)} exactly", *quality, *lines]
+    return [
+        *first,
+        bundle.transcript,
+        f"{escape_markdown(bundle.spent_phrase)} exactly",
+        *quality,
+        *lines,
+    ]
 
 
 SYNTHETIC, UNITS, CODES, SIZES = "synthetic", "units", "codes", "sizes"

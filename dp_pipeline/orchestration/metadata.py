@@ -25,7 +25,13 @@ from dp_pipeline.releases.release import Release
 from dp_pipeline.reporting import figures
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
-from dp_pipeline.reporting.text import cost_text, count_text, number_text, plain, question_words
+from dp_pipeline.reporting.text import (
+    cost_text,
+    count_text,
+    escape_markdown,
+    number_text,
+    question_words,
+)
 from dp_pipeline.results.bundle import LEARNED, Bundle
 from dp_pipeline.results.clusters import row_count, rows_in_batches
 from dp_pipeline.results.synthetic_table import noisy_table_names
@@ -92,7 +98,9 @@ def number(value: float) -> dg.MetadataValue:
 def picture(chart: figures.Picture) -> dg.MetadataValue:
     """Return a chart as a small PNG that the Dagster UI shows."""
     data = base64.b64encode(chart.png).decode()
-    return dg.MetadataValue.md(f"![{plain(chart.alt_text)}](data:image/png;base64,{data})")
+    return dg.MetadataValue.md(
+        f"![{escape_markdown(chart.alt_text)}](data:image/png;base64,{data})"
+    )
 
 
 def line_table(

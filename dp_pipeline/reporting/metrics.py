@@ -301,7 +301,7 @@ class SummaryTable:
 
     @classmethod
     def of(cls, rows: Sequence[QualityRow], prices: Mapping[Fraction, str]) -> SummaryTable | None:
-        """Return the summary of the quality numbers at their largest ε; None without numbers.
+        """Return the summary of those quality numbers that have the largest ε; None without any.
 
         prices   ε → text with the price of a release at it, if that differs from ε
         """

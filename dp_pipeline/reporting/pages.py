@@ -31,7 +31,7 @@ from dp_pipeline.results.bundle import REFINES, Bundle
 
 
 class Timeline(NamedTuple):
-    """A table with one line a time window, newest first."""
+    """A table, as texts, with a line for each time window, the newest first."""
 
     head: list[str]
     lines: list[list[str]]

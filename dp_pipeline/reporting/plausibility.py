@@ -99,7 +99,7 @@ class NoisyTotal:
 
     @property
     def is_noise(self) -> bool:
-        """Whether the number is below ``DEVIATIONS`` deviations, as that of an empty table is."""
+        """Whether the number is below ``DEVIATIONS`` deviations of its noise, as for no rows."""
         return self.rows < DEVIATIONS * self.deviation
 
     @property

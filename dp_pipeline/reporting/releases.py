@@ -313,7 +313,8 @@ class ReportedPrivateRelease(ReportedRelease):
         )
 
     def require_showable(self) -> None:
-        """Raise BoundaryViolation if sensitive rows have ``compared`` or ``exact`` numbers."""
+        """Raise BoundaryViolation if the rows are sensitive, and the release has ``compared`` or
+        ``exact`` numbers from them."""
         if self.spec.is_release and self.compared:
             raise BoundaryViolation(
                 f"The report of {self.spec.name}/{self.name} must not compare exactly with "

@@ -1,7 +1,7 @@
 """Text from Jinja2 templates, and a card's Markdown as an HTML page.
 
-A value is escaped where it is printed, for HTML by Jinja2, for Markdown by ``plain``, so that no
-fact becomes markup, and a name without a fact is an error.
+A value is escaped where it is printed, for HTML by Jinja2, for Markdown by ``escape_markdown``, so
+that no fact becomes markup, and a name without a fact is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.files import write_private
 from dp_pipeline.reporting.metrics import measure_text, share_text
-from dp_pipeline.reporting.text import cost_text, number_text, parameter_words, plain, times_text
+from dp_pipeline.reporting.text import (
+    cost_text,
+    escape_markdown,
+    number_text,
+    parameter_words,
+    times_text,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -64,7 +70,7 @@ def _environment(*, is_markdown: bool) -> Environment:
     from markupsafe import Markup
 
     def as_markdown(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else Markup(plain(str(value)))
+        return value if isinstance(value, Markup) else Markup(escape_markdown(str(value)))
 
     environment = Environment(
         autoescape=True,

@@ -186,11 +186,13 @@ _BEGINNING = re.compile(r"^(\d*)([#=]|[-+.)](?=[\s-]|$))")
 """The beginning of a heading, of a list item or of a line under a heading."""
 
 
-def plain(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""Return text as one line in which all Markdown markup is escaped.
 
-    >>> plain("mean_radius <b>*new*</b>\n# _x_"), plain("# 1. - x"), plain("1. x"), plain("-4")
-    ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x', '1\\. x', '-4')
+    >>> escape_markdown("mean_radius <b>*new*</b>\n# _x_"), escape_markdown("# 1. - x")
+    ('mean_radius \\<b\\>\\*new\\*\\</b\\> # \\_x\\_', '\\# 1. - x')
+    >>> escape_markdown("1. x"), escape_markdown("-4")
+    ('1\\. x', '-4')
     """
     line = _MARKS.sub(lambda mark: "\\" + mark.group(), " ".join(text.split()))
     return _BEGINNING.sub(r"\1\\\2", line)

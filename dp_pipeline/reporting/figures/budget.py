@@ -63,7 +63,7 @@ class BudgetHistory:
 
     @property
     def sums(self) -> tuple[Fraction, ...]:
-        """For each charge, the sum of all charges up to and with it."""
+        """For each charge, the sum of all charges up to and including it."""
         return tuple(accumulate(amount for _, amount in self.charges))
 
     @property

@@ -197,7 +197,11 @@ def _draw(
     _number_centres(axes, view, is_small=is_small)
     if is_small:
         axes.set_title(
-            picture.plain(view.name, width=26), loc="left", fontsize=8, color=picture.INK, pad=3
+            picture.shorten_label(view.name, width=26),
+            loc="left",
+            fontsize=8,
+            color=picture.INK,
+            pad=3,
         )
 
 
@@ -295,7 +299,9 @@ def _name_axes(axes: Axes, view: ClusterView, *, is_named: tuple[bool, bool]) ->
     picture.style_frame(axes)
     is_leftmost, is_lowest = is_named
     axes.tick_params(labelsize=7.5, labelleft=is_leftmost, labelbottom=is_lowest)
-    across, up = (picture.plain(name, width=30) + " (°)" * view.degrees for name in view.columns)
+    across, up = (
+        picture.shorten_label(name, width=30) + " (°)" * view.degrees for name in view.columns
+    )
     if is_leftmost:
         axes.set_ylabel(up, fontsize=8.5)
     if is_lowest:

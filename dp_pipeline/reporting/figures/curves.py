@@ -55,8 +55,8 @@ def _up(
     floor: float | None = None,
     references: Sequence[tuple[float, str]] = (),
 ) -> VerticalAxis:
-    reading = picture.plain(f"{unit}; {about.better}")
-    label = picture.plain(about.short, width=26)
+    reading = picture.shorten_label(f"{unit}; {about.better}")
+    label = picture.shorten_label(about.short, width=26)
     return VerticalAxis(label, floor=floor, references=references, reading=reading)
 
 

@@ -55,11 +55,12 @@ class Point(NamedTuple):
 class Line:
     """A line of a chart.
 
-    name     printed at its end, unless it is empty
-    place    a number, unique among lines, which decides colour, marker and dashes in every picture
-    points   ascending; several marks at one position are all drawn, and the line joins their means
-    style    ``marks``, or steps that hold a value until the next one, in the dashes of ``place`` or
-             in others; steps have at least one point
+    name     text that is printed at the line's end, unless it is empty
+    place    number, unique among lines, that decides colour, marker and dashes in every picture
+    points   ascending by position; of several at one position, all are marked, and the line joins
+             their means
+    style    ``marks``; ``steps`` that hold a value until the next point, of at least one; or
+             ``dashed steps``
     """
 
     name: str
@@ -146,8 +147,11 @@ class VerticalAxis:
     reading: str = ""
 
     def is_log(self, values: Sequence[float]) -> bool:
-        """Return whether an axis of these values is log: for ``auto``, if all are positive and the
-        largest is above ``LOG_FROM`` times the smallest."""
+        """Return whether an axis of these values is log, as for the kind ``log``.
+
+        An ``auto`` axis is if all values are positive and the largest is above ``LOG_FROM`` times
+        the smallest.
+        """
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)
 
@@ -253,7 +257,7 @@ def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
     for axes, panel in zip(grid, panels, strict=True):
         draw_panel(axes, panel)
         axes.tick_params(labelsize=7.5)
-        heading = picture.plain(panel.heading, width=36)
+        heading = picture.shorten_label(panel.heading, width=36)
         axes.set_title(heading, loc="left", fontsize=9, color=picture.INK, pad=6)
     return figure
 
@@ -400,7 +404,7 @@ def _draw_reference(axes: Axes, value: float, name: str) -> None:
     axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
     style: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
     style |= {"fontsize": 8, "color": picture.MUTED}
-    axes.annotate(picture.plain(name), (0.0, value), xytext=(4, 3), **style)
+    axes.annotate(picture.shorten_label(name), (0.0, value), xytext=(4, 3), **style)
 
 
 def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
@@ -420,6 +424,6 @@ def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:
         axes.plot([x, 1.025], [y, height], linewidth=0.7, alpha=0.6, **inside)
         if line.style == "marks":
             axes.plot([1.025], [height], marker=look["marker"], markersize=6, **inside)
-        name = picture.plain(line.name, width=24)
+        name = picture.shorten_label(line.name, width=24)
         inside["color"] = picture.INK
         axes.text(1.05, height, name, va="center", fontsize=9, **inside)

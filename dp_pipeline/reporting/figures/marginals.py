@@ -96,9 +96,9 @@ def _draw(
     levels = list(next(shares for shares in releases if shares))
     values = np.array([[shares.get(level, np.nan) for level in levels] for shares in releases])
     selected_levels = _select_levels(levels, values)
-    heading = picture.plain(name, width=24)
+    heading = picture.shorten_label(name, width=24)
     if len(selected_levels) < len(levels):
-        heading = f"{picture.plain(name, width=18)}, top {len(selected_levels)}"
+        heading = f"{picture.shorten_label(name, width=18)}, top {len(selected_levels)}"
     ticks = range(0, len(selected_levels), math.ceil(len(selected_levels) / MOST_LEVELS) or 1)
     bars = values[0, selected_levels] if len(releases) == 1 else None
     draw_shares(axes, heading, [levels[level] for level in selected_levels], bars=bars, ticks=ticks)
@@ -127,10 +127,10 @@ def draw_shares(
     if bars is not None:
         style: dict[str, Any] = {"color": picture.COLOURS[0], "label": "synthetic"}
         axes.barh(range(len(labels)), bars, height=0.78, **style)
-    axes.set_yticks(ticks, [picture.plain(labels[level], width=19) for level in ticks])
+    axes.set_yticks(ticks, [picture.shorten_label(labels[level], width=19) for level in ticks])
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlim(left=0)
-    title = picture.plain(heading, width=30)
+    title = picture.shorten_label(heading, width=30)
     axes.set_title(title, loc="left", fontsize=9, color=picture.INK, pad=5)
     picture.style_frame(axes)
     axes.tick_params(axis="both", labelsize=7.5)

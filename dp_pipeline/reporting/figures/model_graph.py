@@ -201,7 +201,7 @@ def _draw_node(axes: Axes, node: Node, row: int) -> None:
     style: dict[str, Any] = {"va": "center", "fontsize": 7.5}
     for line, (text, colour, weight) in enumerate(texts):
         y = row - (0.19 if node.separator else 0) + 0.4 * line
-        short = picture.plain(text, width=letters)
+        short = picture.shorten_label(text, width=letters)
         axes.text(x + 0.13, y, short, color=colour, fontweight=weight, **style)
     cells = f"{node.cells:,} cells"
     axes.text(picture.WIDTH - 0.3, row, cells, ha="right", color=picture.MUTED, **style)

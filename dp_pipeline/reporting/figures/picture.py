@@ -159,11 +159,11 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def plain(text: str, *, width: int = 64) -> str:
-    """Return a text as one line of at most ``width`` letters, in which $ is escaped for Matplotlib
-    and unprintable letters are replaced.
+def shorten_label(text: str, *, width: int = 64) -> str:
+    """Return a text as one line for Matplotlib, with $ escaped, unprintable letters replaced, and
+    cut after ``width`` letters.
 
-    >>> plain("a  title with $x$")
+    >>> shorten_label("a  title with $x$")
     'a title with \\\\$x\\\\$'
     """
     line = " ".join(text.split())
@@ -173,7 +173,7 @@ def plain(text: str, *, width: int = 64) -> str:
 
 
 def set_title(figure: Figure, title: str) -> None:
-    text = plain(title, width=60)
+    text = shorten_label(title, width=60)
     figure.suptitle(text, x=0.02, ha="left", fontsize=10.5, fontweight="bold", color=INK)
 
 
@@ -250,7 +250,7 @@ def _list_names(axes: Axes, names: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], **{**look_of(index), "linestyle": ""}, label=plain(name, width=24))
+        Line2D([], [], **{**look_of(index), "linestyle": ""}, label=shorten_label(name, width=24))
         for index, name in enumerate(names)
     ]
     axes.set_axis_off()
