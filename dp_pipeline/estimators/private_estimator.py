@@ -396,9 +396,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidParameter
-            For a file of another class.
+            For a file that holds another class, or no pickle.
         """
-        estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file
+        try:
+            estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file
+        except (pickle.UnpicklingError, EOFError):
+            raise InvalidParameter(
+                f"path: the file must hold a {cls.__name__}, but it holds no pickle: name a file "
+                "that `save` wrote"
+            ) from None
         if not isinstance(estimator, cls):
             is_ours = isinstance(estimator, PrivateEstimator)
             raise InvalidParameter(

@@ -348,6 +348,12 @@ def test_a_saved_fit_samples_the_same_rows(tmp_path: Path) -> None:
     (tmp_path / "list").write_bytes(pickle.dumps([]))
     with pytest.raises(InvalidParameter, match="holds a list: name a file that `save` wrote"):
         PrivateKMeans.load(tmp_path / "list")
+    for content in (b"", b"name,age\n"):
+        (tmp_path / "text").write_bytes(content)
+        with pytest.raises(
+            InvalidParameter, match="holds no pickle: name a file that `save` wrote"
+        ):
+            PrivateKMeans.load(tmp_path / "text")
 
 
 @pytest.mark.parametrize("domain", ["discover", FORMS], ids=["discovered", "declared"])
