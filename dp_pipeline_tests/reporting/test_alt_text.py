@@ -41,6 +41,8 @@ def test_lines_are_described_by_where_they_begin_and_end():
         "AUC over K (0.5 = guessing; higher is better). "
         "kjig: from 0.750 at K = 2 to 0.500 at K = 5."
     )
+    of_millions = words(k_anonymity_panel({"kjig": {3_000_000: 0.5}}, figure="auc"))
+    assert of_millions.endswith("kjig: 0.500 at K = 3000000.")
     assert words() == "Nothing to show yet."
 
 

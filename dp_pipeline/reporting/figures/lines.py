@@ -124,7 +124,8 @@ class HorizontalAxis:
         >>> HorizontalAxis("", "time").text(1.5)
         '1970-01-02'
         """
-        tick = self.ticks.get(position, f"{EPOCH + timedelta(days=position):%Y-%m-%d}")
+        # No date where there is a tick: a large K is after the year 9999.
+        tick = self.ticks.get(position) or f"{EPOCH + timedelta(days=position):%Y-%m-%d}"
         return f"{self.symbol} = {tick}" if self.symbol else tick
 
 
