@@ -170,7 +170,7 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell as bytes of UTF-8 text, a whole float without decimal point; None for None.
+    """Return a cell as bytes: of UTF-8 text for a number, without `.0`; None for None.
 
     signs   signs in which numbers are written
     """
