@@ -259,7 +259,7 @@ def _window_runs(
             partition_key=partition_key(spec.time_windows, window),
             asset_selection=rows,
         )
-        for window in _unread_windows(spec, pipeline.home, allowed)
+        for window in _unprepared_windows(spec, pipeline.home, allowed)
     ]
     return row_runs + [
         dg.RunRequest(
@@ -269,7 +269,7 @@ def _window_runs(
     ]
 
 
-def _unread_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
+def _unprepared_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
     """Return the earlier windows that releases of the due ones need, but that are not prepared."""
     span = spec.max_span
     ending_with = spec.time_windows.ending_with

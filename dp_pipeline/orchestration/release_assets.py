@@ -146,7 +146,6 @@ def release_result(
 
 
 def _config_schema(spec: DatasetSpec, without_windows: type[dg.Config] | None) -> Any:
-    """Return the schema of ``WindowConfig``, or for rows without windows of the class, if any."""
     config = without_windows if spec.windows is None else common.WindowConfig
     return None if config is None else config.to_config_schema()
 

@@ -291,7 +291,7 @@ def level_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
         codes[[*(word is None for word in words), True]] = attribute.missing_code
     if attribute.on_invalid == "other":
         codes[codes == INVALID] = levels.values.index(str(attribute.other))
-    return _keep_invalid(attribute, codes)[places]
+    return _replace_invalid(attribute, codes)[places]
 
 
 def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
@@ -301,10 +301,10 @@ def cell_codes(attribute: Attribute, column: pa.ChunkedArray) -> IntArray:
     codes = attribute.cells.encode(valid_numbers(attribute, column))
     if attribute.nullable and not attribute.keeps_rows:
         codes[missing_cells(attribute, column)] = attribute.missing_code
-    return _keep_invalid(attribute, codes)
+    return _replace_invalid(attribute, codes)
 
 
-def _keep_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
+def _replace_invalid(attribute: Attribute, codes: IntArray) -> IntArray:
     """Return the codes, with INVALID replaced in place by the missing code if rows are kept."""
     if attribute.keeps_rows and attribute.nullable:
         codes[codes == INVALID] = attribute.missing_code

@@ -205,7 +205,7 @@ def rides_stream(
 
 def _week(seed: int, week: int, rows: int) -> pa.Table:
     rng = random_numbers(seed * 1_000_003 + week)
-    rider = NEW_RIDERS * week + draw_one_of_many(rng, _activity(seed, week), rows)
+    rider = NEW_RIDERS * week + draw_one_of_many(rng, _rider_weights(seed, week), rows)
     season = math.cos(2 * math.pi * (week - 29) / 52)
     places = draw_places(rng, rows, _hubs(season, week))
     vehicle = _vehicles(rng, season, places)
@@ -225,7 +225,7 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
     )
 
 
-def _activity(seed: int, week: int) -> FloatArray:
+def _rider_weights(seed: int, week: int) -> FloatArray:
     """Return the weights (RIDERS,) of the riders of a week; a rider keeps hers in later weeks."""
     cohorts = [
         random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)

@@ -111,7 +111,6 @@ def _open(location: str) -> DuckDBPyConnection:
 def _attempt(
     read: Callable[[], Result], error_of: Callable[[str], SourceError], got: str = ""
 ) -> Result:
-    """Return ``read()``; if DuckDB fails, raise ``error_of`` a reason, ``got`` if given."""
     import duckdb
 
     try:
