@@ -43,6 +43,9 @@ from dp_pipeline.reporting.plausibility import NoisyTotal, release_warnings
 from dp_pipeline.results.clusters import Clusters, Tables
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
+MOST_DECLARED_ROWS = 10**15
+"""Most rows of ``nominal_rows`` and ``at_most``, as many as a model takes."""
+
 REHEARSED_ROWS = 1_000
 """Rows of a rehearsal where an estimator has no ``nominal_rows``."""
 
@@ -232,13 +235,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         # What is wrong by itself is refused before what does not go together.
         epsilon = exact_epsilon(self.epsilon)
         cost = discovery_cost(self.discover, domain, epsilon, hint=self._discover_hint)
+        nominal_rows = self.nominal_rows
+        if nominal_rows is not None:
+            nominal_rows = require_integer(
+                nominal_rows, of="nominal_rows", least=1, most=MOST_DECLARED_ROWS
+            )
         spec = DatasetSpec.of_domain(
             type(self).__name__,
             domain,
             discover=cost,
             protection=protection,
             purpose="release",
-            nominal_rows=self.nominal_rows,
+            nominal_rows=nominal_rows,
         )
         epsilon, domain = epsilon - (cost.epsilon if cost else 0), spec.widest.domain
         require_units_released(model, domain, of=method)
@@ -357,7 +365,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             raise DeclarationError(
                 f"person: the value must be a column of a frame X{names}, not {person!r:.60}"
             )
-        rows = require_integer(at_most, of="at_most", least=1)
+        rows = require_integer(at_most, of="at_most", least=1, most=MOST_DECLARED_ROWS)
         values = features.columns[labels.index(person)]
         require_exact_ids(values)
         return RowsOfPerson(str(person), rows), (values,)
