@@ -5,6 +5,7 @@ In an export synthetic columns have the types of the source; in a stored release
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
 from itertools import chain
@@ -99,7 +100,7 @@ def read_parquet(content: bytes, labels: Labels | None = None) -> Columns:
 
     A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
     """
-    with pq.ParquetFile(pa.BufferReader(content)) as file:
+    with _damage_as_value_error(), pq.ParquetFile(pa.BufferReader(content)) as file:
         if file.metadata.num_rows <= ROWS_A_BATCH:
             return columns_of(file.read(), labels)
         names = file.schema_arrow.names
@@ -114,8 +115,20 @@ def read_arrow(content: bytes, labels: Labels | None = None) -> Columns:
 
     labels   column with the type of the source → the released texts of its levels; () for numbers
     """
-    with pa.ipc.open_file(pa.BufferReader(content)) as file:
-        return columns_of(file.read_all(), labels)
+    with _damage_as_value_error(), pa.ipc.open_file(pa.BufferReader(content)) as file:
+        stored = file.read_all()
+        # Arrow follows offsets and indices of a file unseen, even out of its memory.
+        stored.validate(full=True)
+        return columns_of(stored, labels)
+
+
+@contextmanager
+def _damage_as_value_error() -> Iterator[None]:
+    # The bytes are in memory, so an OSError is one about their form.
+    try:
+        yield
+    except (pa.ArrowException, OSError):
+        raise ValueError("the bytes must be a file of Arrow or Parquet, but are damaged") from None
 
 
 def _stored_batches(
@@ -125,7 +138,7 @@ def _stored_batches(
         stored = file.read_row_group(group, columns=[name]).column(0)
         return stored if labels is None else _released_column(stored, labels)
 
-    with pq.ParquetFile(pa.BufferReader(content)) as file:
+    with _damage_as_value_error(), pq.ParquetFile(pa.BufferReader(content)) as file:
         groups = range(file.num_row_groups)
         any_missing = any(column(group).null_count for group in groups)
         for group in groups:

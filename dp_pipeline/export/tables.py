@@ -126,7 +126,10 @@ def read_table(
     ValueError, KeyError or TypeError for a file of other content.
     """
     if path.suffix == ".csv":
-        return _read_csv(path, types, missing=missing, decimal=decimal)
+        try:
+            return _read_csv(path, types, missing=missing, decimal=decimal)
+        except (csv.Error, OverflowError):
+            raise ValueError("the file must be CSV of an export, but is damaged") from None
     from dp_pipeline.export.arrow_tables import read_arrow, read_parquet
 
     if path.suffix == ".parquet":

@@ -44,6 +44,28 @@ def test_every_value_comes_back_as_it_was(
     assert table_digest(back) == table_digest(table)
 
 
+DAMAGES = {
+    "an open quotation mark": ("csv", b"bb", b'"b'),
+    "an integer over 64 bits": ("csv", b"7", b"7" * 30),
+    "offsets beyond the texts": ("arrow", b"\1\0\0\0\3\0\0\0", b"\1\0\0\0\3\0\0\x7f"),
+    "the end is not there": ("arrow", b"ARROW1", b"ARROW2"),
+    "another file": ("parquet", b"PAR1", b"PAR2"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_a_damaged_table_is_a_value_error(what: str, tmp_path: Path) -> None:
+    ending, old, new = DAMAGES[what]
+    table = {"text": np.array(["a", "bb"]), "whole": np.array([7, 8])}
+    path = tmp_path / f"table.{ending}"
+    write_table(path, table)
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+    with pytest.raises(ValueError, match="damaged"):
+        read_table(path, types_of(table), missing=False)
+
+
 @pytest.mark.parametrize("ending", FORMATS)
 def test_every_table_of_a_release_comes_back_as_it_was(ending: str, tmp_path: Path) -> None:
     for name, table in table_release().bundle.tables.items():
