@@ -194,10 +194,10 @@ def _discovered_column(column: DeclaredColumn, kind: ColumnKind, series: Any) ->
     return replace(column, attribute=attribute, is_duration=kind == "durations")
 
 
-def identifiers(names: Iterable[Any]) -> tuple[str, ...]:
+def find_identifiers(names: Iterable[Any]) -> tuple[str, ...]:
     """Return those of the names, as texts, that look like a column with ids of persons.
 
-    >>> identifiers(["age", "patient_id", "width", "customer", "userID", "valid"])
+    >>> find_identifiers(["age", "patient_id", "width", "customer", "userID", "valid"])
     ('patient_id', 'customer', 'userID')
     """
     return tuple(str(name) for name in names if _IDENTIFIER.fullmatch(str(name)))

@@ -157,7 +157,7 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> KAnonymousSelector:
-        """Choose columns of the rows of X that predict the labels y.
+        """Choose bits or boxes that predict the labels y, and keep the promise on the rows of X.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.estimators.column_types import identifiers
+from dp_pipeline.estimators.column_types import find_identifiers
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovery_cost
 from dp_pipeline.estimators.frames import Features, require_exact_ids
 from dp_pipeline.estimators.parameters import (
@@ -352,7 +352,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     "at_most: the value bounds the rows of a person, so it needs `person`, the "
                     "column that says whose rows they are"
                 )
-            names = ", ".join(identifiers(labels))
+            names = ", ".join(find_identifiers(labels))
             if names:
                 warnings.warn(
                     f"{type(self).__name__}: the fit protects one row, not all rows of one "

@@ -393,7 +393,7 @@ class PrivateKMeans(
 
     @parameters.invalid_parameters()
     def recluster(self, n_clusters: int) -> FloatArray:
-        """Return a different number of centres from ``synopsis_``, at no further ε.
+        """Return ``n_clusters`` new centres, computed from ``synopsis_`` at no further ε.
 
         Parameters
         ----------

@@ -49,7 +49,8 @@ class SelectorColumn:
     column   the column with its levels
     cuts     ascending: the code of a number is how many of them it reaches; None: values are
              looked up as texts
-    values   the numbers that are the levels, where a level is one number; None for intervals
+    values   the numbers that are the levels, where a level is one number; None for intervals and
+             for texts
     """
 
     column: Column
@@ -124,7 +125,7 @@ class FittedRecoding:
 
     @property
     def keeps_bits(self) -> bool:
-        """Whether columns of 0 and 1 are released, and not boxes."""
+        """Whether columns of 0 and 1 are released, rather than boxes or the levels themselves."""
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:

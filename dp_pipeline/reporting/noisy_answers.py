@@ -57,22 +57,28 @@ class MeasuredTable:
         return attribute_text(self.attributes)
 
     @property
-    def model(self) -> float:
+    def model_error(self) -> float:
         """A lower bound of the model's error: ``distance`` − ``noise`` − 2 ``spread``, or 0."""
         return max(0.0, self.distance - self.noise - SEEN * self.spread)
 
     @property
-    def most(self) -> float:
+    def distance_bound(self) -> float:
         """An upper bound of the expected distance between synthetic and true shares, ``distance`` +
         ``noise``, at most 1."""
         return min(1.0, self.distance + self.noise)
 
     @property
     def cells(self) -> list[str]:
-        """The texts of a table line: attributes, ``distance``, ``noise``, ``model``, ``most``."""
-        model = f"at least {number_text(self.model)}" if self.model else "not seen"
+        """The texts of a table line: attributes, distance, noise, model error, distance bound."""
+        model = f"at least {number_text(self.model_error)}" if self.model_error else "not seen"
         noise = noisy_text(self.noise, self.spread)
-        return [self.name, number_text(self.distance), noise, model, number_text(self.most)]
+        return [
+            self.name,
+            number_text(self.distance),
+            noise,
+            model,
+            number_text(self.distance_bound),
+        ]
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ class NoisyAnswers:
         codes    attribute → codes of the synthetic rows (rows,)
         domain   declared attributes
 
-        Tables with the largest ``model`` come first, then those with the largest ``most``.
+        They are sorted by ``model_error`` and then ``distance_bound``, the largest first.
         """
         total = self.total
         if total is None or total.rows <= DEVIATIONS * total.deviation:
@@ -151,7 +157,7 @@ class NoisyAnswers:
                 shares, noise = noisy.table / total.rows, noisy.noise_distance(total.rows)
                 distance = float(np.abs(_pairs_of_units(units, name) - shares).sum()) / 2
                 tables.append(MeasuredTable((name, name), distance, *noise))
-        return tuple(sorted(tables, key=lambda t: (-t.model, -t.most, -t.distance)))
+        return tuple(sorted(tables, key=lambda t: (-t.model_error, -t.distance_bound, -t.distance)))
 
     def count_unmeasured(self, codes: Mapping[str, IntArray]) -> int:
         """Return the number of pairs of attributes in ``codes`` that no noisy table has."""

@@ -93,7 +93,7 @@ class NoisyTotal:
     deviation: float
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         """The largest plausible number of rows: ``DEVIATIONS`` above the noisy one."""
         return self.rows + DEVIATIONS * self.deviation
 
@@ -274,7 +274,7 @@ def missing_line(missing: Mapping[str, float]) -> str:
 
 
 def _few_rows(total: NoisyTotal, nominal_rows: int | None, items: str = "rows") -> tuple[str, ...]:
-    if nominal_rows is None or total.most >= FEW * nominal_rows:
+    if nominal_rows is None or total.upper_bound >= FEW * nominal_rows:
         return ()
     return (
         f"Few {items}: their noisy number is {total.text}, less than half of the {nominal_rows:,} "
@@ -310,7 +310,7 @@ def _least_pair_noise(tables: Tables) -> float | None:
 def _mostly_noise(
     total: NoisyTotal | None, pair_noise: float | None, items: str
 ) -> tuple[str, ...]:
-    if total is None or pair_noise is None or pair_noise < NOISE_SHARE * total.most:
+    if total is None or pair_noise is None or pair_noise < NOISE_SHARE * total.upper_bound:
         return ()
     share = pair_noise / max(1.0, total.rows)
     return (
@@ -325,7 +325,7 @@ def _weak_signal(
     total: NoisyTotal, k: int, epsilon: Fraction, *, distance: int, at_most: int
 ) -> tuple[str, ...]:
     unit = float(epsilon) / (k * distance)
-    if total.most * unit >= ENOUGH:
+    if total.upper_bound * unit >= ENOUGH:
         return ()
     signal = number_text(max(0.0, total.rows) * unit)
     formula, where, remedies = "N·ε/k", "", "Fewer centres or a larger ε"

@@ -190,7 +190,7 @@ class QualityReport:
         number of tables with a visible error of the model."""
         distance = float(np.mean([table.distance for table in self.measured]))
         noise = float(np.mean([table.noise for table in self.measured]))
-        return Cost(distance, noise, sum(table.model > 0 for table in self.measured))
+        return Cost(distance, noise, sum(table.model_error > 0 for table in self.measured))
 
     @property
     def cost_words(self) -> str:
@@ -207,7 +207,7 @@ class QualityReport:
         return f"{words} {pairs} in no measured table: these answers do not show how they depend."
 
     def to_frame(self) -> Any:
-        """Return all figures of the report as a pandas frame with one figure a line.
+        """Return the figures of the report as a pandas frame with a line for each figure.
 
         Its columns are ``of`` (attributes), ``figure`` (name), ``value``, and ``deviation``, of the
         noise, which is NaN without noise."""
@@ -231,7 +231,7 @@ class QualityReport:
         for table in self.measured:
             yield table.name, "distance from noisy answers", table.distance, nan
             yield table.name, "noise alone", table.noise, table.spread
-            yield table.name, "model at least", table.model, nan
+            yield table.name, "model at least", table.model_error, nan
 
     def __repr__(self) -> str:
         """Return the report as a few lines of text, with the means and the worst tables."""

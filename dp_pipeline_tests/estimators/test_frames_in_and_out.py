@@ -23,7 +23,7 @@ from dp_pipeline.estimators import (
     plot_marginals,
 )
 from dp_pipeline.estimators import synthetic_frames as frames_module
-from dp_pipeline.estimators.column_types import identifiers
+from dp_pipeline.estimators.column_types import find_identifiers
 from dp_pipeline.estimators.frames import frame_kind
 from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.models import MODELS
@@ -315,7 +315,7 @@ def test_a_column_that_looks_like_an_identifier_is_named_once() -> None:
         UserWarning, match="if somebody has several rows, pass `person` and `at_most`"
     ):
         PrivateSynthesizer(epsilon=8, noise="seeded:7").fit(VISITS)
-    assert identifiers(["aid", "paid", "ID", "user.id", "customer-number"]) == (
+    assert find_identifiers(["aid", "paid", "ID", "user.id", "customer-number"]) == (
         "ID",
         "user.id",
         "customer-number",

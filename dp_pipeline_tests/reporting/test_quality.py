@@ -103,11 +103,11 @@ def test_axes_of_a_sum_are_in_the_requested_order():
 def test_the_model_is_seen_only_beyond_what_noise_explains():
     near = MeasuredTable(("a",), distance=0.13, noise=0.1, spread=0.02)
     distant = MeasuredTable(("a",), distance=0.2, noise=0.1, spread=0.02)
-    assert near.model == 0
+    assert near.model_error == 0
     assert near.cells[3] == "not seen"
-    assert distant.model == pytest.approx(0.06)
-    assert distant.most == pytest.approx(0.3)
-    assert MeasuredTable(("a",), distance=0.9, noise=0.4, spread=0.0).most == 1.0
+    assert distant.model_error == pytest.approx(0.06)
+    assert distant.distance_bound == pytest.approx(0.3)
+    assert MeasuredTable(("a",), distance=0.9, noise=0.4, spread=0.0).distance_bound == 1.0
 
 
 def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
@@ -119,7 +119,7 @@ def test_noisy_answers_about_the_true_rows_do_not_blame_a_model():
         table = NoisyCounts(("smokes", "pet"), (truth + noise).astype(np.int64), 20 * 2**0.5)
         total = NoisyTotal(500.0, 1.0)
         result = answers(table, total=total).compare(rows, Domain((SMOKES, PET)))
-        blamed += sum(item.model > 0 for item in result)
+        blamed += sum(item.model_error > 0 for item in result)
     # Three tables a draw, of which two deviations leave one in twenty.
     assert 0 < blamed < 60
 
@@ -129,7 +129,7 @@ def test_rows_that_their_answers_do_not_explain_blame_the_model():
     pair = NoisyCounts(("smokes", "sex"), np.array([[0, 50], [50, 0]]), 1.0)
     first, *_ = answers(pair).compare(wrong, DOMAIN)
     assert first.attributes == ("smokes", "sex")
-    assert first.model > 0.9
+    assert first.model_error > 0.9
 
 
 def test_pairs_that_were_not_measured_are_counted():
@@ -278,8 +278,8 @@ def test_tables_over_groups_of_levels_are_compared_over_groups():
     tables = {table.attributes: table for table in quality.measured}
     assert tables["smokes",].distance == pytest.approx(0.01, abs=2e-3)
     assert tables["smokes", "pet"].distance == pytest.approx(0.5, abs=0.01)
-    assert tables["smokes", "pet"].model > 0.4
-    assert tables["pet",].model > 0.4
+    assert tables["smokes", "pet"].model_error > 0.4
+    assert tables["pet",].model_error > 0.4
     assert quality.unmeasured == 0
 
 
