@@ -159,7 +159,7 @@ def test_patience_decides_how_large_rounds_become() -> None:
 
 def test_a_table_that_fits_no_clique_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     refused: list[tuple[str, ...]] = []
-    sound = aim_like._State.grown
+    sound = aim_like._State.grow_graph
 
     def refuse_some(state: object, names: tuple[str, ...]) -> CliqueGrowth | None:
         if len(refused) < 3:
@@ -167,7 +167,7 @@ def test_a_table_that_fits_no_clique_is_left_out(monkeypatch: pytest.MonkeyPatch
             return None
         return sound(state, names)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(aim_like._State, "grown", refuse_some)
+    monkeypatch.setattr(aim_like._State, "grow_graph", refuse_some)
     done = run(AimLike(), TWINS, domain=BITS)
     assert sum(spend.epsilon for spend in done.spends) == 1
     measured = {one.attributes for one in table_of(done).measured}

@@ -145,8 +145,8 @@ class _Growth:
         self._session, self._tree, self._rate = session, tree, rate
         self.noisy = noisy
 
-    def first(self) -> _Frontier:
-        """Return the leaves of the tree, none of which has spent any share of the session's ε."""
+    def initial_frontier(self) -> _Frontier:
+        """Return the leaves at which the session was opened, with all shares of its ε remaining."""
         positions, nodes = self.noisy.leaves
         shares = np.full(len(nodes), SHARES)
         return _Frontier(nodes, positions, *self.noisy.estimates(positions), shares)
@@ -269,7 +269,7 @@ def grow(
     rate      the session's ε divided by the distance
     """
     growth = _Growth(session, tree, noisy, rate)
-    live = growth.first()
+    live = growth.initial_frontier()
     is_look = True
     while len(live.positions):
         live = live.where(live.shares > 0)

@@ -99,7 +99,7 @@ class AimLike(TableModel):
             rate = NoiseRate(curator.currency != PURE, curator.distance)
             noise = rate.mean_noise(float(step * self.measuring_share))
             chosen = _worst(curator, expected, noise, amount=step * (1 - self.measuring_share))
-            grown = state.grown(chosen)
+            grown = state.grow_graph(chosen)
             if grown is None:
                 unfit.add(chosen)
                 continue
@@ -144,7 +144,7 @@ class _State:
         fitted = FittedTree.of(cliques, measured, sizes, iterations=QUICK, zeros=zeros)
         return cls(growth, measured, fitted)
 
-    def grown(self, names: Names) -> CliqueGrowth | None:
+    def grow_graph(self, names: Names) -> CliqueGrowth | None:
         """Return the graph with edges added between all these attributes, so that one clique holds
         them; None if a clique would then exceed the limit of cells."""
         growth, pairs = self.growth, tuple(combinations(names, 2))

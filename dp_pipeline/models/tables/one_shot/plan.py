@@ -262,7 +262,7 @@ class Planning:
         """Return two error models after scores, the positions of pairs in the order in which they
         should be measured, and the budget for tables.
 
-        The first model has the dependence ``true``, the second has what noisy scores let expect.
+        The first model has the dependence ``true``, the second that expected after noisy scores.
 
         mean   mean dependence, in rows, that is assumed when scores are read
         true   (pairs,) the dependence of every pair, in rows
@@ -303,7 +303,7 @@ class Planning:
         unsure: float,
         penalty: FloatArray,
     ) -> FloatArray:
-        """Return the dependence of every pair (pairs,), in rows, that noisy scores let expect.
+        """Return the dependence of every pair (pairs,), in rows, expected after noisy scores.
 
         floor     (pairs,) the part of each score that noise of one-way marginals causes, in rows
         unsure    variance of that part
