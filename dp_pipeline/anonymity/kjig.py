@@ -108,8 +108,8 @@ def accept_informative(partition: ClassPartition) -> list[int]:
 
 
 def _gains(partition: ClassPartition, bits: Sequence[int]) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Return whether each bit is allowed as in ``accept_informative`` (bits,), and its gain in nats
-    as in ``Kjig`` (bits,)."""
+    """Return whether each bit keeps the guarantee and cuts a class into two that keep it (bits,),
+    and its gain in nats less the price of the new classes (bits,)."""
     at_once = max(1, MAX_CELLS_AT_ONCE // partition.counts.size)
     is_allowed, gains = [np.zeros(0, dtype=np.bool_)], [np.zeros(0)]
     for start in range(0, len(bits), at_once):

@@ -113,8 +113,6 @@ class GrowthPlan:
 
 
 def _sparsity(deviations: float) -> noisy_tree.Sparsity | None:
-    """Return the rule with these deviations, at most 3, for one child and 1 less for the rest; None
-    for fewer than 1."""
     capped = min(3.0, deviations)
     return noisy_tree.Sparsity(capped, capped - 1) if capped >= 1 else None
 
