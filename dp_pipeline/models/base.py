@@ -247,10 +247,10 @@ def guarantee_at(
     domain: Domain | None = None,
     is_alone: bool = False,
 ) -> PrivacyGuarantee:
-    """Return the guarantee of one fit at a requested ε and δ.
+    """Return the guarantee of one fit at a requested ε and δ, or at pure ε if δ is None.
 
-    is_alone   whether no population pays for the fit: then pure ε is guaranteed where that has
-               less noise over the domain
+    is_alone   whether no population pays for the fit: then pure ε is guaranteed, in spite of a δ,
+               where that has less noise over ``domain``
 
     *Proof.* ε-DP is (ε, δ)-DP, so a fit by itself may take either. In an account of ρ the pure fit
     would cost ε²/2, many times ρ(ε, δ). For the same ρ its ε could be √(2ρ) at most, and Laplace
