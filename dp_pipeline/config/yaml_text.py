@@ -29,13 +29,20 @@ Place = tuple[str | int, ...]
 
 
 class _TextLoader(yaml.BaseLoader):
-    """A YAML loader that refuses aliases."""
+    """A YAML loader that refuses aliases, and escapes that name no character."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem=_ALIAS, problem_mark=mark)
         return super().compose_node(parent, index)
+
+    def scan_flow_scalar(self, style: str) -> yaml.ScalarToken:
+        try:
+            return super().scan_flow_scalar(style)
+        except (ValueError, OverflowError):
+            problem, mark = "an escape names no character", self.get_mark()
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark) from None
 
 
 @dataclass(frozen=True)
