@@ -14,11 +14,16 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from dp_pipeline.config.domain import MISSING
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import DeclarationError
 
 Columns = Mapping[str, np.ndarray]
 Mask = np.ndarray
+Truth = np.ndarray
+
+FALSE, UNKNOWN, TRUE = np.arange(3, dtype=np.int8)
+"""The truth of a condition in a row: ``UNKNOWN`` where it rests on a missing value, as in SQL."""
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
@@ -103,9 +108,10 @@ class Condition:
     def rows(self, columns: Columns) -> Mask:
         """Return whether each row meets the condition, (rows,).
 
-        A comparison with a missing value is false, so its negation by ``not`` or ``not in`` is
-        true. DeclarationError for values that cannot be compared, such as numbers with a word."""
-        return _mask(self.tree, columns)
+        As in SQL, a row meets neither a comparison of its missing value nor the negation of that.
+        Only ``x = 'missing'`` asks for missing values. DeclarationError for values that cannot be
+        compared, such as numbers with a word."""
+        return np.asarray(_truth(self.tree, columns) == TRUE)
 
 
 def _to_python(text: str, places: Mapping[str, str]) -> str:
@@ -174,48 +180,53 @@ def _is_value(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
 
 
-def _mask(node: ast.expr, columns: Columns) -> Mask:
+def _truth(node: ast.expr, columns: Columns) -> Truth:
+    """Return the truth of a condition in each row, (rows,): the least of those joined by ``and``,
+    the greatest of those joined by ``or``."""
     if isinstance(node, ast.BoolOp):
-        join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-        return np.asarray(join.reduce([_mask(value, columns) for value in node.values]))
+        join = np.minimum if isinstance(node.op, ast.And) else np.maximum
+        return np.asarray(join.reduce([_truth(value, columns) for value in node.values]))
     if isinstance(node, ast.UnaryOp):
-        return ~_mask(node.operand, columns)
+        return TRUE - _truth(node.operand, columns)
     assert isinstance(node, ast.Compare)
     if isinstance(node.ops[0], ast.In | ast.NotIn):
         values = cast("ast.Tuple | ast.List | ast.Set", node.comparators[0]).elts
-        among = np.zeros(len(columns[cast("ast.Name", node.left).id]), dtype=np.bool_)
+        among = np.full(len(columns[cast("ast.Name", node.left).id]), FALSE)
         for value in values:
-            among |= _compare(operator.eq, node.left, value, columns)
-        return ~among if isinstance(node.ops[0], ast.NotIn) else among
+            among = np.maximum(among, _compare(operator.eq, node.left, value, columns))
+        return TRUE - among if isinstance(node.ops[0], ast.NotIn) else among
     sides = (node.left, *node.comparators)
-    masks = [
+    truths = [
         _compare(_COMPARISONS[type(op)], first, second, columns)
         for op, first, second in zip(node.ops, sides, sides[1:], strict=False)
     ]
-    return np.asarray(np.logical_and.reduce(masks))
+    return np.asarray(np.minimum.reduce(truths))
 
 
 def _compare(
     compare: Callable[[Any, Any], Any], first: ast.expr, second: ast.expr, columns: Columns
-) -> Mask:
-    """Return the mask of a comparison of two sides, of which at least one is a column.
+) -> Truth:
+    """Return the truth of a comparison of two sides, of which at least one is a column.
 
     A column of texts is compared with a number as numbers where every text is a number, else as
-    texts."""
+    texts. Missing values equal the text ``missing``, which names them."""
     if not isinstance(first, ast.Name):
         flipped = {operator.lt: operator.gt, operator.le: operator.ge}
         flipped |= {new: old for old, new in flipped.items()}
         first, second, compare = second, first, flipped.get(compare, compare)
     name = cast("ast.Name", first).id
-    column, rows = columns[name], np.zeros(len(columns[name]), dtype=np.bool_)
+    column, rows = columns[name], np.full(len(columns[name]), UNKNOWN)
     present = _is_present(column)
+    if compare in (operator.eq, operator.ne) and getattr(second, "value", None) == MISSING:
+        is_missing = ~present | (column.astype(object) == MISSING)
+        return np.where(compare(is_missing, True), TRUE, FALSE)
     if isinstance(second, ast.Name):
         present &= _is_present(columns[second.id])
         values, other = column[present], columns[second.id][present]
     else:
         values, other = _to_one_type(column[present], ast.literal_eval(second), name)
     try:
-        rows[present] = compare(values, other)
+        rows[present] = np.where(compare(values, other), TRUE, FALSE)
     except TypeError:
         raise DeclarationError(
             f"The condition orders {name} and {ast.unparse(second)[:40]}, which are of two types: "

@@ -74,7 +74,8 @@ class OpenTable:
         """Return the estimated number of rows that meet a condition.
 
         where   comparisons of columns with values, joined by ``and``, ``or``, ``not``; a name that
-                is no identifier stands between backticks; all rows when empty
+                is no identifier stands between backticks; all rows when empty. As in SQL, a missing
+                value meets no comparison and no negation of one, but ``x = 'missing'``
         of      ``population`` adds the error of sampling the rows
         level   of the interval
 

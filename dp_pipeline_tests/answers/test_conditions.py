@@ -1,7 +1,12 @@
 """Conditions: what is read, and that nothing else is."""
 
+import sqlite3
+from contextlib import closing
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dp_pipeline.answers.conditions import Condition
 from dp_pipeline.config.errors import DeclarationError
@@ -33,6 +38,12 @@ HUGE = "9" * 400  # above every float
         ("code == '10'", [0, 0, 1, 0]),
         ("income > 15", [0, 0, 1, 0]),
         ("income != 20", [0, 1, 0, 0]),
+        ("not income = 20", [0, 1, 0, 0]),
+        ("income not in (20,)", [0, 1, 0, 0]),
+        ("not (income > 15 and age > 50)", [1, 1, 0, 0]),
+        ("income = 'missing'", [1, 0, 0, 1]),
+        ("not income in (20, 'missing')", [0, 1, 0, 0]),
+        ("day != 'missing'", [1, 0, 1, 1]),
         ("day >= '2026-02-01'", [0, 0, 1, 1]),
         ("`hours per week` <= 2", [1, 1, 0, 0]),
         ("sex == 'a = b'", [0, 0, 0, 0]),
@@ -48,6 +59,44 @@ HUGE = "9" * 400  # above every float
 def test_a_condition_holds_in_these_rows(text: str, rows: list[int]) -> None:
     condition = Condition.parse(text, tuple(COLUMNS))
     assert condition.rows(COLUMNS).astype(int).tolist() == rows
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+LISTS = st.lists(st.integers(0, 2), max_size=3)
+LEAVES = st.one_of(
+    st.builds("{} {} {}".format, NAMES, st.sampled_from(["=", "!=", "<", ">="]), NAMES),
+    st.builds("{} {} {}".format, NAMES, st.sampled_from(["=", "!=", ">", "<="]), st.integers(0, 2)),
+    st.builds(
+        lambda name, op, values: f"{name} {op} ({''.join(f'{value}, ' for value in values)})",
+        NAMES,
+        st.sampled_from(["in", "not in"]),
+        LISTS,
+    ),
+    st.builds("{} {} 'missing'".format, NAMES, st.sampled_from(["=", "!="])),
+)
+CONDITIONS = st.recursive(
+    LEAVES,
+    lambda parts: st.one_of(
+        st.builds("not ({})".format, parts),
+        st.builds("({}) {} ({})".format, parts, st.sampled_from(["and", "or"]), parts),
+    ),
+    max_leaves=6,
+)
+NUMBER = st.none() | st.integers(0, 2)
+
+
+@given(CONDITIONS, st.lists(st.tuples(NUMBER, NUMBER, NUMBER), min_size=1, max_size=8))
+def test_rows_with_missing_values_count_as_in_sql(
+    text: str, rows: list[tuple[int | None, ...]]
+) -> None:
+    columns = {name: np.array([row[i] for row in rows], object) for i, name in enumerate("abc")}
+    query = text.replace("!= 'missing'", "IS NOT NULL").replace("= 'missing'", "IS NULL")
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE t (a, b, c)")
+        database.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+        answers = database.execute(f"SELECT ({query.replace(', )', ')')}) FROM t ORDER BY rowid")
+        expected = [answer == 1 for (answer,) in answers]
+    assert Condition.parse(text, ("a", "b", "c")).rows(columns).tolist() == expected
 
 
 @pytest.mark.parametrize(
