@@ -155,9 +155,7 @@ def spread_out(table: np.ndarray, names: Sequence[str], model: GraphicalModel) -
     return in_order.reshape([size if n in names else 1 for n, size in model.sizes.items()])
 
 
-def test_what_the_fit_adds_is_in_proportion_to_the_misfit(
-    triangle: tuple[Small, list[TableEstimate]],
-):
+def test_what_the_fit_adds_is_in_proportion_to_the_misfit(triangle):
     # Where ½ Σ ‖N μ − y‖² / σ² + w · KL(μ ‖ start) is least, log μ − log start is
     # Σ N (y − N μ) / (w σ²) and a constant, for whatever weight w there is.
     small, measured = triangle

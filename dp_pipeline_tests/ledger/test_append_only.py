@@ -100,9 +100,7 @@ CHANGED = {
 
 
 @pytest.mark.parametrize(("statement", "row"), CHANGED[""])
-def test_a_row_changed_behind_the_triggers_is_named(
-    busy: Ledger, unguarded: Behind, statement: str, row: int
-):
+def test_a_row_changed_behind_the_triggers_is_named(busy, unguarded, statement, row):
     unguarded(statement)
     require_refused(Damaged, rf"ledger row {row}\b", busy.verify)
 

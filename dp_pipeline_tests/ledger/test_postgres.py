@@ -81,9 +81,7 @@ def test_another_format_is_refused(busy: Ledger, behind: Behind):
         busy.balance("trips")
 
 
-def test_yesterdays_database_put_back_is_refused(
-    postgres_server: PostgresServer, postgres_url: str, folder: Path
-):
+def test_yesterdays_database_put_back_is_refused(postgres_server, postgres_url, folder):
     today, name = Place(folder, postgres_url), postgres_url.rpartition("/")[2]
     today().open_account(account())
     postgres_server.execute(f"CREATE DATABASE {name}_old TEMPLATE {name}")
@@ -351,9 +349,7 @@ def test_a_writers_own_tables_open_no_guard(busy: Ledger, place, postgres_server
     busy.verify()
 
 
-def test_a_writer_needs_no_more_rights_than_the_page_says(
-    busy: Ledger, place: Place, postgres_server: PostgresServer, behind: Behind
-):
+def test_a_writer_needs_no_more_rights_than_the_page_says(busy, place, postgres_server, behind):
     theirs = writer_of(place, behind)
     ledger = Place(place.folder, theirs)()
     assert release(ledger, charge("c"), "0.1") == "new"

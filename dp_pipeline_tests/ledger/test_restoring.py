@@ -155,9 +155,7 @@ def test_a_strange_row_in_an_empty_ledger_is_taken_out(place: Place, behind: Beh
 
 @pytest.mark.usefixtures("on_file")
 @pytest.mark.parametrize("facts", ["[]", '{"row":"x"}', "7"])
-def test_a_strange_row_with_a_fitting_hash_is_taken_out_too(
-    busy: Ledger, behind: Behind, unguarded: Behind, facts: str
-):
+def test_a_strange_row_with_a_fitting_hash_is_taken_out_too(busy, behind, unguarded, facts):
     newest = busy.entries()[-1]
     behind(junk("restored", nano=7, key="NULL", facts=facts))
     with busy._book.auditing() as (connection, _):
@@ -262,9 +260,7 @@ def test_sums_that_a_writer_lowered_are_found_by_verify(busy: Ledger):
         "INSERT OR REPLACE INTO state VALUES ('ledger', '', '', 99, '{}')",
     ],
 )
-def test_the_table_of_sums_is_closed_by_one_row(
-    busy: Ledger, behind: Behind, unguarded: Behind, statement: str, store: str
-):
+def test_the_table_of_sums_is_closed_by_one_row(busy, behind, unguarded, statement, store):
     if store != "sqlite" and "OR REPLACE" in statement:
         pytest.skip("words of SQLite")
     behind(junk())

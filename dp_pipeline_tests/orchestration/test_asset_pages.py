@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pytest
@@ -182,9 +181,7 @@ MORE = {"kind": "csv", "path": "more.csv"}
     ],
     ids=["a parameter", "a default", "the domain", "words", "the source"],
 )
-def test_a_change_of_a_file_changes_the_code_that_reads_it(
-    changes: dict[str, Any], assets: set[str], project: Project, homes: DatasetSpec
-):
+def test_a_change_of_a_file_changes_the_code_that_reads_it(changes, assets, project, homes):
     project.write_rows("more.csv", ["rooms,rent,tenure", "1,300,renter"])
     other = project.declare("homes", HOMES, **{"models": MODELS, **changes})
     assert changed(homes, other) == assets

@@ -56,9 +56,7 @@ def failing(monkeypatch, *, draws: tuple[int, ...], after: bool) -> None:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the noise", "after the noise"])
-def test_half_failed_backfill_pays_what_is_left(
-    after: bool, rides: Project, spec: DatasetSpec, monkeypatch
-):
+def test_half_failed_backfill_pays_what_is_left(after, rides, spec, monkeypatch):
     with monkeypatch.context() as patch:
         failing(patch, draws=(1, 4), after=after)
         first = swept(rides, spec)

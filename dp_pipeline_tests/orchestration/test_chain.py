@@ -127,9 +127,7 @@ OWNERS = {"tenure": {"positive": ["owner"], "without": ["rent"]}}
     ],
     ids=["a label", "a target"],
 )
-def test_quality_of_sensitive_rows_is_bought_with_one_epsilon(
-    changes: dict[str, Any], bought: dict[str, set[str]], last: str, project: Project
-):
+def test_quality_of_sensitive_rows_is_bought_with_one_epsilon(changes, bought, last, project):
     spec = project.declare("homes", HOMES, evaluation={"epsilon": "0.1"}, **changes)
     bundles = {outcome.release.name: outcome.bundle for outcome in project.run(spec)}
     assert {name: set(bundle.quality) for name, bundle in bundles.items()} == bought

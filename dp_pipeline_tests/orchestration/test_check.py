@@ -178,9 +178,7 @@ def test_leftovers_of_killed_runs_are_named_and_swept(rides: Project, released: 
     assert rides.files() == other_files
 
 
-def test_run_sweeps_what_a_killed_one_left_of_it(
-    rides: Project, spec: DatasetSpec, transcript: Path
-):
+def test_run_sweeps_what_a_killed_one_left_of_it(rides, spec, transcript):
     leftover = transcript.parent / ".bundle-1.abcdefgh.tmp"
     leftover.mkdir()
     before = time.time() - 3600
@@ -197,9 +195,7 @@ def test_a_snapshot_that_was_never_read_to_the_end_is_named(rides: Project):
     assert note.remedy == "dp-pipeline run rides --snapshot half"
 
 
-def test_unfinished_release_is_named_with_command(
-    rides: Project, spec: DatasetSpec, transcript: Path
-):
+def test_unfinished_release_is_named_with_command(rides, spec, transcript):
     torn = transcript.read_bytes() + b'{"chain'
     transcript.write_bytes(torn)
     (fault,) = faults(rides)
@@ -227,9 +223,7 @@ def test_somebody_who_is_at_work_is_left_alone(rides: Project):
         ({}, "its answers are lost"),
     ],
 )
-def test_release_that_no_run_can_finish_is_named(
-    changes: dict[str, str], words: str, rides: Project, transcript: Path
-):
+def test_release_that_no_run_can_finish_is_named(changes, words, rides, transcript):
     models = {"dpqt_kmeans": {**RIDES["models"]["dpqt_kmeans"], **changes}}
     rides.declare("rides", RIDES, models=models)
     if not changes:

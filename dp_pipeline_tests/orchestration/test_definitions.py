@@ -151,9 +151,7 @@ def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
     assert automatic == {"comparison", "budget", "published", "k_anonymous/comparison"}
 
 
-def test_partitions_are_listed_levels_ascending(
-    definitions: dg.Definitions, specs: tuple[DatasetSpec, ...]
-):
+def test_partitions_are_listed_levels_ascending(definitions, specs):
     graph = definitions.resolve_asset_graph()
     # Windows: dp_pipeline_tests/orchestration/test_windows.py.
     for spec in (spec for spec in specs if spec.windows is None):
@@ -173,9 +171,7 @@ def test_partitions_are_listed_levels_ascending(
         ("wdbc_k_backfill", {f"k_anonymous/{one}" for one in ("kjig", "rfka", "evaluation")}),
     ],
 )
-def test_backfill_job_selects_rows_and_all_that_is_made_of_them(
-    name: str, released: set[str], definitions: dg.Definitions
-):
+def test_backfill_job_selects_rows_and_all_that_is_made_of_them(name, released, definitions):
     job = definitions.resolve_job_def(name)
     selected = {"/".join(key.path[1:]) for key in job.asset_layer.executable_asset_keys}
     assert selected >= {"ingested", "validated", "normalized", "discretized"} | released

@@ -54,9 +54,7 @@ def release(project: Project, spec: DatasetSpec) -> DomainRelease:
     return DomainRelease(spec, project.home, "opendp")
 
 
-def test_what_one_person_has_is_not_released(
-    project: Project, spec: DatasetSpec, release: DomainRelease
-):
+def test_what_one_person_has_is_not_released(project, spec, release):
     bundle = publish_domain(release).bundle
     assert sum(spend.epsilon for spend in bundle.spends) == COST
     assert sum(spend.delta for spend in bundle.spends) == DELTA == bundle.own_delta
@@ -133,9 +131,7 @@ def test_nothing_is_prepared_or_released_before_domain_is(project: Project, spec
     assert project.ledger.balance("members").spent == 0
 
 
-def test_refused_new_draw_leaves_the_domain(
-    project: Project, spec: DatasetSpec, release: DomainRelease
-):
+def test_refused_new_draw_leaves_the_domain(project, spec, release):
     publish_domain(release)
     discovered_spec = with_discovered(spec, project.home)
     with pytest.raises(BudgetExceeded):

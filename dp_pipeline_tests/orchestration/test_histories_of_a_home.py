@@ -81,9 +81,7 @@ OF_RIDERS = "the ledger does not know population riders, although (rows|releases
 @pytest.mark.parametrize("left", ["rows", "retired rows", "a bundle", "a transcript", "an export"])
 @pytest.mark.parametrize("population", ["riders", "others"])
 @pytest.mark.parametrize("source", [OTHER["source"], RIDES["source"]], ids=["other", "same"])
-def test_a_ledger_that_was_lost_brings_no_budget_back(
-    left: str, population: str, source: dict[str, str], project: Project, spec: DatasetSpec
-):
+def test_a_ledger_that_was_lost_brings_no_budget_back(left, population, source, project, spec):
     leave(project, spec, left)
     forget_the_ledger(project)
     spec = another(project, population=population, source=source)

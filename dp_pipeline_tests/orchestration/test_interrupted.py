@@ -71,9 +71,7 @@ def require_dead(project: Project, spec: DatasetSpec) -> None:
 
 
 @pytest.mark.parametrize("are_others", [True, False])
-def test_release_is_not_ended_over_new_rows(
-    project: Project, spec: DatasetSpec, *, are_others: bool
-):
+def test_release_is_not_ended_over_new_rows(project, spec, are_others):
     """The same rows too: whether they have changed is a question about rows."""
     transcript = interrupted(project, spec)
     answers = transcript.read_bytes()

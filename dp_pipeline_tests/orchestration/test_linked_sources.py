@@ -128,9 +128,7 @@ def test_rows_shown_through_a_link_are_shown_no_more(project: Project, shown: Da
             use(project, shown)
 
 
-def test_link_led_elsewhere_while_it_is_read_is_claimed_anew(
-    project: Project, target: Path, shown: DatasetSpec, monkeypatch
-):
+def test_link_led_elsewhere_while_it_is_read_is_claimed_anew(project, target, shown, monkeypatch):
     protect(project)
     week = Path(shown.source.location)
     project.write_rows("public.csv", ["rider,ended,x,y", "zoe,2026-01-01,1,1"])

@@ -78,9 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.chain
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_visit_is_counted_to_the_end(
-    kind: str, folder: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_every_visit_is_counted_to_the_end(kind, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
     project = Project(tmp_path)
     project.datasets.mkdir()

@@ -58,9 +58,7 @@ CHANGES: tuple[Callable[[dict[str, Any]], object], ...] = (
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["another bundle", "other code"])
-def test_evaluation_of_another_bundle_or_code_starts_a_run(
-    change: Callable[[dict[str, Any]], object], released_rides: Project, spec: DatasetSpec
-):
+def test_evaluation_of_another_bundle_or_code_starts_a_run(change, released_rides, spec):
     path = released_rides.home.root / FILES[0]
     document = json.loads(path.read_text(encoding="utf-8"))
     change(document["value"])
@@ -69,9 +67,7 @@ def test_evaluation_of_another_bundle_or_code_starts_a_run(
     assert not is_level_complete(released_rides.request(spec, epsilons=["0.5"]), "0.5")
 
 
-def test_other_code_title_or_draw_starts_a_run(
-    released_rides: Project, spec: DatasetSpec, monkeypatch
-):
+def test_other_code_title_or_draw_starts_a_run(released_rides, spec, monkeypatch):
     assert asks(released_rides, spec, new_draw=True)
     assert asks(released_rides, spec, snapshot="tuesday")
     assert asks(released_rides, released_rides.declare("rides", RIDES, title="Otherwise"))

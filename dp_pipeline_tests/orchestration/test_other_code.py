@@ -37,9 +37,7 @@ def other_answers() -> Iterator[None]:
         yield
 
 
-def test_reworded_questions_take_stored_answers(
-    rides: Project, spec: DatasetSpec, transcript: Path
-):
+def test_reworded_questions_take_stored_answers(rides, spec, transcript):
     stored, spent = transcript.read_bytes(), rides.spent(spec)
     with reworded():
         finished = rides.publish(spec)
@@ -68,9 +66,7 @@ def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, sp
     assert (again.state, again.bundle.to_json()) == ("replayed", settled_text)
 
 
-def test_release_of_other_questions_stays_alive(
-    rides: Project, spec: DatasetSpec, transcript: Path
-):
+def test_release_of_other_questions_stays_alive(rides, spec, transcript):
     stored, spent = transcript.read_bytes(), rides.spent(spec)
     key = events_key(rides, spec)
     words = "rides/dpqt_kmeans at ε=0.5: the next stored answer of the transcript is to '"
@@ -111,9 +107,7 @@ def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, t
     rides.ledger.verify()
 
 
-def test_only_an_unfinished_release_is_given_up(
-    rides: Project, spec: DatasetSpec, transcript: Path
-):
+def test_only_an_unfinished_release_is_given_up(rides, spec, transcript):
     key = events_key(rides, spec)
 
     def refuse(given: str, words: str, reason: str = "old") -> None:
@@ -145,9 +139,7 @@ def test_digits_that_begin_two_keys_give_neither_up(tmp_path: Path, monkeypatch)
     assert home.ledger.unfinished() == ("ab" * 8 + "02",)
 
 
-def test_transcript_of_other_format_ends_nothing(
-    rides: Project, spec: DatasetSpec, transcript: Path
-):
+def test_transcript_of_other_format_ends_nothing(rides, spec, transcript):
     stored = transcript.read_bytes()
     newer = json.loads(stored.splitlines()[0])
     newer["record"] = {"format": 7, "sealed": "otherwise"}

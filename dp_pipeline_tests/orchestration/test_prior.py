@@ -80,9 +80,7 @@ def test_it_names_public_rows_and_is_rebuilt_by_them_alone(project: Project, spe
         ({"attributes": {**ATTRIBUTES, "rooms": {**ATTRIBUTES["rooms"], "bins": "2"}}}, ALIKE),
     ],
 )
-def test_rows_not_public_or_not_alike_are_refused_at_no_cost(
-    changes: dict[str, Any], words: str, project: Project, spec: DatasetSpec
-):
+def test_rows_not_public_or_not_alike_are_refused_at_no_cost(changes, words, project, spec):
     project.write_declaration("others", OTHERS, **changes)
     with pytest.raises(DeclarationError, match=words):
         project.publish(spec, model="one_shot", epsilon="1")

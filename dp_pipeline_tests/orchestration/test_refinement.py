@@ -88,9 +88,7 @@ def test_two_refinements_at_once_are_one_charge(drawn: Refine, project: Project,
 
 
 @pytest.mark.parametrize("moment", ["before", "key", "resolve", "open"])
-def test_release_is_refined_once_whoever_was_first(
-    drawn: Refine, project: Project, spec: DatasetSpec, monkeypatch, moment: str
-):
+def test_release_is_refined_once_whoever_was_first(drawn, project, spec, monkeypatch, moment):
     """Two refinements of one answer could tell up to the sum of both ε together."""
     drawn("0.2")
     if moment == "before":

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -129,9 +128,7 @@ def test_a_snapshot_that_is_only_a_name_is_refused(rides: Project, spec: Dataset
 @pytest.mark.parametrize(
     "names", [("dpqt_kmeans",), ("dpqt_kmeans", "evaluation"), ("evaluation",)]
 )
-def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(
-    names: tuple[str, ...], rides: Project, spec: DatasetSpec
-):
+def test_a_run_over_a_range_of_partitions_is_refused_in_one_line(names, rides, spec):
     line = refusal(rides.launch(spec, *names, tags=RANGE))
     assert line == (
         "rides: a run must have one ε partition of 0.1, 0.5, not '0.1' and '0.5': "
@@ -211,9 +208,7 @@ def released(rides: Project) -> DatasetSpec:
         ({}, "of 0.1, 0.5, not none"),
     ],
 )
-def test_refused_run_leaves_checks_and_metadata(
-    asked: Mapping[str, Any], expected: str, rides: Project, released: DatasetSpec
-):
+def test_refused_run_leaves_checks_and_metadata(asked, expected, rides, released):
     spent, before = rides.spent(released), verdicts(rides, released, MODEL)
     materialized = materializations(rides, released)
     assert "SUCCEEDED" in {status for status, *_ in before.values()}

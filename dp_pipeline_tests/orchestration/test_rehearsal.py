@@ -1,7 +1,6 @@
 """A rehearsal runs the whole chain for nothing, touches nothing of the project, and says so."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,9 +47,7 @@ def by_function(_: int) -> None:
 
 @pytest.mark.chain
 @pytest.mark.parametrize("rehearse", [by_command, by_function])
-def test_a_rehearsal_touches_nothing_and_is_marked_on_every_page(
-    tmp_path: Path, monkeypatch, rehearse: Callable[[int], None]
-) -> None:
+def test_a_rehearsal_touches_nothing_and_is_marked_on_every_page(tmp_path, monkeypatch, rehearse):
     project = Project(tmp_path)
     shops(project)
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))

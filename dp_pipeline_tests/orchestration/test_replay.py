@@ -75,9 +75,7 @@ TRANSCRIPTS: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
 
 
 @pytest.mark.parametrize("change", TRANSCRIPTS)
-def test_settled_release_is_not_drawn_again_without_answers(
-    change: str, rides: Project, spec: DatasetSpec, first: PublishedBundle
-):
+def test_settled_release_is_not_drawn_again_without_answers(change, rides, spec, first):
     path, (edit, words) = first.folder.parent / "transcript.jsonl", TRANSCRIPTS[change]
     path.write_bytes(b"".join(edit(path.read_bytes().splitlines(keepends=True))))
     if change == "gone":
@@ -91,9 +89,7 @@ def test_settled_release_is_not_drawn_again_without_answers(
     assert rides.spent(spec) == COST
 
 
-def test_another_k_reuses_answers_and_leaves_bought_quality_out(
-    rides: Project, spec: DatasetSpec, first: PublishedBundle
-):
+def test_another_k_reuses_answers_and_leaves_bought_quality_out(rides, spec, first):
     stored = {path.name: path.read_bytes() for path in first.folder.iterdir()}
     for path in rides.snapshot(spec).folder.glob("*.parquet"):
         path.unlink()
@@ -133,9 +129,7 @@ OTHER: tuple[Declaration, ...] = (
 
 
 @pytest.mark.parametrize("changes", [*SAME, *OTHER])
-def test_only_what_is_measured_makes_another_release(
-    changes: Declaration, rides: Project, first: PublishedBundle
-):
+def test_only_what_is_measured_makes_another_release(changes, rides, first):
     other = rides.publish(rides.declare("rides", RIDES, **changes))
     is_same = changes in SAME
     assert other.state == ("replayed" if is_same else "charged")

@@ -2,7 +2,6 @@
 
 import shutil
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -34,9 +33,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Proje
     CASES,
     ids=[f"{name}, {'rho' if delta else 'epsilon'}" for name, delta in CASES],
 )
-def test_any_other_post_processing_of_settled_table_is_replay(
-    prepared: dict[str | None, Project], tmp_path: Path, name: str, delta: str | None
-):
+def test_any_other_post_processing_of_settled_table_is_replay(prepared, tmp_path, name, delta):
     project = Project(shutil.copytree(prepared[delta].folder, tmp_path / "homes"))
     declared = {"delta": delta, "publish": None}
     spec = project.declare("homes", HOMES, **declared, models={name: {}})

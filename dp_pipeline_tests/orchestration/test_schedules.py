@@ -141,9 +141,7 @@ def spec(project: Project) -> DatasetSpec:
         (["2026-W03"], "2026-W04", ("2026-W04",)),
     ],
 )
-def test_windows_missing_behind_the_first_published_are_due(
-    published: list[str], closed: str, due: tuple[str, ...], project: Project, spec: DatasetSpec
-):
+def test_windows_missing_behind_the_first_published_are_due(published, closed, due, project, spec):
     mark_published(project, *published)
     assert due_windows(spec, project.home, spec.time_windows.closing_time(closed)) == due
 

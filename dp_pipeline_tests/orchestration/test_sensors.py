@@ -99,9 +99,7 @@ def test_first_look_opens_first_snapshot_named_by_day(sensor: Sensor):
 
 
 @pytest.mark.chain
-def test_new_bytes_are_a_snapshot_and_published(
-    project: Project, spec: DatasetSpec, sensor: Sensor
-):
+def test_new_bytes_are_a_snapshot_and_published(project, spec, sensor):
     first = run_request(sensor.tick())
     assert launched(project, spec, first, "plants_new_snapshot")
     project.write_rows("plants.csv", OTHER)

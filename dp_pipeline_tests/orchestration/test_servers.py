@@ -46,9 +46,7 @@ def databases(project: Project) -> list[Path]:
 
 
 @pytest.mark.chain
-def test_project_that_has_spent_is_not_pointed_at_empty_server(
-    released_rides: Project, postgres_server: PostgresServer
-):
+def test_project_that_has_spent_is_not_pointed_at_empty_server(released_rides, postgres_server):
     spent = released_rides.ledger.balance("riders").spent
     for command in (["run", "rides"], ["plan", "rides"], ["budget"]):
         refused = released_rides.cli(*command, **{LEDGER: postgres_server.new_schema()})

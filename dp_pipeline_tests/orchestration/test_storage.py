@@ -64,9 +64,7 @@ def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> bytes:
 @pytest.mark.parametrize(
     ("number", "words"), [(0, "use"), (2, "use"), (97, "use"), (None, "use"), ("1", "put back")]
 )
-def test_another_format_is_refused_before_anything_else_is_read(
-    number: object, words: str, make: Callable[..., Any], tmp_path: Path
-):
+def test_another_format_is_refused_before_anything_else_is_read(number, words, make, tmp_path):
     path, read = make(tmp_path)
 
     def with_number(fields: dict[str, Any]) -> None:

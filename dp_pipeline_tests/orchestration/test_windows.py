@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -457,9 +456,7 @@ def test_smoothed_tables_are_not_added_up(project: Project):
         ("one_shot", "0.5", {"models": {"one_shot": {"plan_from": "previous", "smooth": "false"}}}),
     ],
 )
-def test_windows_released_under_another_file_are_not_added_up(
-    model: str, epsilon: str, changes: dict[str, Any], project: Project
-):
+def test_windows_released_under_another_file_are_not_added_up(model, epsilon, changes, project):
     """As many levels in another order, other bounds, numbers that were smoothed then."""
     smooth = {"plan_from": "previous", "smooth": "true"}
     own: dict[str, Any] = {
@@ -510,9 +507,7 @@ def test_release_of_a_window_is_given_up_and_drawn_anew(project: Project, spec: 
 
 @pytest.mark.parametrize("is_edited", [False, True], ids=["as it was", "its word edited"])
 @pytest.mark.parametrize("take", [shutil.copytree, shutil.move], ids=["copied", "moved"])
-def test_rows_of_one_window_are_not_read_under_another_name(
-    project: Project, spec: DatasetSpec, take: Callable[[Path, Path], object], *, is_edited: bool
-):
+def test_rows_of_one_window_are_not_read_under_another_name(project, spec, take, is_edited):
     """They would be paid for by the other window, beyond the limit of their own."""
     run_weeks(project, spec, "2026-W01")
     raw = project.home.raw / "stream"

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from fractions import Fraction
 
 import pytest
@@ -82,9 +81,7 @@ def words_of_ours(_: DagsterStack, spec: DatasetSpec) -> list[str]:
 
 
 @pytest.mark.parametrize("words", [words_of_dagster, words_of_ours], ids=["dagster", "dp-pipeline"])
-def test_same_backfill_from_shell_replays_everything_at_no_cost(
-    words: Callable[[DagsterStack, DatasetSpec], list[str]], stack: DagsterStack, spec: DatasetSpec
-):
+def test_same_backfill_from_shell_replays_everything_at_no_cost(words, stack, spec):
     for epsilon in spec.partition_keys:
         stack.project.publish(spec, epsilon=epsilon)
     spent = stack.project.spent(spec)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,9 +88,7 @@ def script() -> str:
 
 
 @pytest.mark.parametrize("made", [report, k_report, card], ids=["report", "k-anonymous", "card"])
-def test_axe_finds_nothing_serious_on_any_page(
-    browser: Browser, script: str, tmp_path: Path, made: Callable[[Path], Path]
-):
+def test_axe_finds_nothing_serious_on_any_page(browser, script, tmp_path, made):
     assert violations_on(browser, script, made(tmp_path)) == []
 
 
