@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,60 +52,55 @@ def dense(occupied: IntArray, cells: int) -> IntArray:
     return table
 
 
+MECHANISM_OF = {
+    "discrete_laplace": LAPLACE,
+    "sparse_laplace": LAPLACE,
+    "refined_laplace": REFINED,
+    "discrete_linf": LINF,
+    "noisy_max": NOISY_MAX,
+    "discrete_gaussian": GAUSSIAN,
+    "exponential_choice": EXPONENTIAL,
+}
+"""Method of a noise source → its mechanism."""
+
+
+class DrawingNoise:
+    """A noise source whose methods, but for those that it has, are one: ``_draw`` of their name."""
+
+    is_releasable = False
+
+    def __getattr__(self, kind: str) -> Any:
+        if kind not in MECHANISM_OF:
+            raise AttributeError(kind)
+        return partial(self._draw, kind)
+
+    def sparse_laplace(self, occupied: IntArray, scale: Fraction, **cells: int) -> IntArray:
+        return self._draw("sparse_laplace", occupied, scale, **cells)
+
+
 @dataclass
-class RecordingNoise:
+class RecordingNoise(DrawingNoise):
     """Hands everything on to ``source`` and keeps it."""
 
     source: NoiseSource = field(default_factory=lambda: SeededNoise(1))
     draws: list[Draw] = field(default_factory=list)
     refined: list[tuple[IntArray, Fraction, Fraction]] = field(default_factory=list)
     name: str = "recording"
-    is_releasable: bool = False
 
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        answer = self.source.discrete_laplace(counts, scale)
-        self.draws.append(Draw(LAPLACE, counts.copy(), scale, answer.copy()))
-        return answer
-
-    def sparse_laplace(
-        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
-    ) -> IntArray:
-        answer = self.source.sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
-        self.draws.append(Draw(LAPLACE, dense(occupied, cells), scale, answer.copy()))
-        return answer
-
-    def refined_laplace(
-        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
-    ) -> IntArray:
-        self.refined.append((first.copy(), scale, finer))
-        answer = self.source.refined_laplace(counts, first, scale, finer)
-        added = scale * finer / (scale - finer)
-        self.draws.append(Draw(REFINED, counts.copy(), added, answer.copy()))
-        return answer
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        answer = self.source.discrete_linf(counts, scale)
-        self.draws.append(Draw(LINF, counts.copy(), scale, answer.copy()))
-        return answer
-
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        answer = self.source.noisy_max(scores, scale)
-        self.draws.append(Draw(NOISY_MAX, scores.copy(), scale, np.array(answer)))
-        return answer
-
-    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        answer = self.source.discrete_gaussian(counts, sigma2)
-        self.draws.append(Draw(GAUSSIAN, counts.copy(), sigma2, answer.copy()))
-        return answer
-
-    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        answer = self.source.exponential_choice(scores, scale)
-        self.draws.append(Draw(EXPONENTIAL, scores.copy(), scale, np.array(answer)))
+    def _draw(self, kind: str, exact: IntArray, *sizes: Any, **cells: int) -> Any:
+        answer, scale = getattr(self.source, kind)(exact, *sizes, **cells), sizes[-1]
+        if kind == "sparse_laplace":
+            exact = dense(exact, cells["cells"])
+        elif kind == "refined_laplace":
+            first, coarser, finer = sizes
+            self.refined.append((first.copy(), coarser, finer))
+            scale = coarser * finer / (coarser - finer)
+        self.draws.append(Draw(MECHANISM_OF[kind], exact.copy(), scale, np.array(answer)))
         return answer
 
 
 @dataclass
-class ForcedNoise:
+class ForcedNoise(DrawingNoise):
     """The same answers whoever is asked: a function of the seed and of nothing exact.
 
     Any answer has positive probability under the mechanisms, so a run on forced
@@ -116,7 +112,6 @@ class ForcedNoise:
     seed: int
     most: int = 60
     name: str = "forced"
-    is_releasable: bool = False
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.seed)
@@ -129,99 +124,40 @@ class ForcedNoise:
         counts = threshold + self._rng.integers(0, self.most, size=len(keys))
         return np.stack([keys, counts], axis=1)
 
-    def refined_laplace(
-        self, counts: IntArray, _: IntArray, scale: Fraction, __: Fraction
-    ) -> IntArray:
-        return self.discrete_laplace(counts, scale)
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self.discrete_laplace(counts, scale)
-
     def noisy_max(self, scores: IntArray, _: Fraction) -> int:
         return int(self._rng.integers(scores.size))
 
-    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        return self.discrete_laplace(counts, sigma2)
-
-    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        return self.noisy_max(scores, scale)
+    def _draw(self, kind: str, exact: IntArray, *sizes: Any) -> Any:
+        answer = self.noisy_max if kind == "exponential_choice" else self.discrete_laplace
+        return answer(exact, sizes[-1])
 
 
 @dataclass(frozen=True)
-class NoiseOfContent:
+class NoiseOfContent(DrawingNoise):
     """Noise that a question with the same exact answer and scale always gets, however many were
     asked before.
     """
 
     name: str = "of content"
-    is_releasable: bool = False
 
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self._source(counts, scale).discrete_laplace(counts, scale)
-
-    def sparse_laplace(
-        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
-    ) -> IntArray:
-        source = self._source(occupied, scale)
-        return source.sparse_laplace(occupied, scale, cells=cells, threshold=threshold)
-
-    def refined_laplace(
-        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
-    ) -> IntArray:
-        return self._source(counts, finer).refined_laplace(counts, first, scale, finer)
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self._source(counts, scale).discrete_linf(counts, scale)
-
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        return self._source(scores, scale).noisy_max(scores, scale)
-
-    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        return self._source(counts, sigma2).discrete_gaussian(counts, sigma2)
-
-    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        return self._source(scores, scale).exponential_choice(scores, scale)
-
-    def _source(self, exact: IntArray, scale: Fraction) -> SeededNoise:
-        digest = hashlib.sha256(exact.tobytes() + str(scale).encode()).digest()
-        return SeededNoise(int.from_bytes(digest[:6]))
+    def _draw(self, kind: str, exact: IntArray, *sizes: Any, **cells: int) -> Any:
+        digest = hashlib.sha256(exact.tobytes() + str(sizes[-1]).encode()).digest()
+        source = SeededNoise(int.from_bytes(digest[:6]))
+        return getattr(source, kind)(exact, *sizes, **cells)
 
 
 @dataclass
-class CheaperNoise:
+class CheaperNoise(DrawingNoise):
     """A mutant: less noise than was paid for, by a factor in every standard deviation."""
 
     source: NoiseSource
     factor: Fraction
     name: str = "cheaper"
-    is_releasable: bool = False
 
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self.source.discrete_laplace(counts, scale / self.factor)
-
-    def sparse_laplace(
-        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
-    ) -> IntArray:
-        less = scale / self.factor
-        return self.source.sparse_laplace(occupied, less, cells=cells, threshold=threshold)
-
-    def refined_laplace(
-        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
-    ) -> IntArray:
-        less = scale / self.factor, finer / self.factor
-        return self.source.refined_laplace(counts, first, *less)
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        return self.source.discrete_linf(counts, scale / self.factor)
-
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        return self.source.noisy_max(scores, scale / self.factor)
-
-    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        return self.source.discrete_gaussian(counts, sigma2 / self.factor**2)
-
-    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        return self.source.exponential_choice(scores, scale / self.factor)
+    def _draw(self, kind: str, exact: IntArray, *sizes: Any, **cells: int) -> Any:
+        factor = self.factor**2 if kind == "discrete_gaussian" else self.factor
+        less = [size / factor if isinstance(size, Fraction) else size for size in sizes]
+        return getattr(self.source, kind)(exact, *less, **cells)
 
 
 def curator_over(

@@ -29,10 +29,10 @@ class Interrupted(Exception):
 class CrashingNoise(RecordingNoise):
     """Stops the fit at its second draw."""
 
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
+    def _draw(self, *question: Any, **cells: int) -> Any:
         if self.draws:
             raise Interrupted("row 271828")
-        return super().discrete_laplace(counts, scale)
+        return super()._draw(*question, **cells)
 
 
 def paid_by(population: str, **parameters: Any) -> Any:
