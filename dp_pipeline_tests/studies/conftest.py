@@ -69,12 +69,14 @@ def finished_of(datasets: Path, tmp_path_factory: pytest.TempPathFactory) -> Fol
 @pytest.fixture
 def prepared_of(finished_of: FolderOf, tmp_path: Path) -> FolderOf:
     """Kind of a study → a folder in which the rows were prepared, and nothing measured."""
+    study = tmp_path / "study"
+    return lambda kind: shutil.copytree(finished_of(kind) / ".data", study / ".data").parent
 
-    def prepared(kind: str) -> Path:
-        shutil.copytree(finished_of(kind) / ".data", tmp_path / "study" / ".data")
-        return tmp_path / "study"
 
-    return prepared
+@pytest.fixture
+def copied_of(finished_of: FolderOf, tmp_path: Path) -> FolderOf:
+    """Kind of a study → a copy of the finished one."""
+    return lambda kind: shutil.copytree(finished_of(kind), tmp_path / "copy")
 
 
 @pytest.fixture(autouse=True)

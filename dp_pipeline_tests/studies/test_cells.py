@@ -35,6 +35,8 @@ from dp_pipeline_tests.studies.small import results, small_study
 
 FolderOf = Callable[[str], Path]
 
+pytestmark = pytest.mark.usefixtures("datasets")
+
 LOST = {"discernibility", "average_class_size", "non_uniform_entropy"}
 OF_RELEASES = {"kept", "classes", "smallest_class", "homogeneous", "largest_share", *LOST}
 OF_CLASSIFIERS = {"kept", "auc_class_rate"}
@@ -89,28 +91,28 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "model", "refusal", "alternatives"),
+    ("kind", "broken", "fields", "refusal", "titles"),
     [
-        ("clustering", EugKMeans, "* points eug_kmeans paid 2: expected", ("DPk-means", "EUGkM")),
-        ("release", PrivBayes, "* answers privbayes 2: expected", ("independent", "PrivBayes")),
+        ("clustering", (EugKMeans, "fit"), {}, "points eug_kmeans paid", ("DPk-means", "EUGkM")),
+        (
+            "release",
+            (PrivBayes, "check"),
+            {"teaches_classifiers": False},
+            "answers privbayes",
+            ("independent", "PrivBayes"),
+        ),
     ],
 )
 def test_a_system_that_refuses_leaves_the_others_their_cells(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, refusal, alternatives
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, broken, fields, refusal, titles
 ) -> None:
-    monkeypatch.setattr(model, "fit" if kind == "clustering" else "check", refuse)
-    if kind == "clustering":
-        text = run_text(kind, prepared_of(kind), ledger)
-    else:
-        text = run_text(kind, prepared_of(kind), ledger, teaches_classifiers=False)
-    assert refusal in text
-    assert f"\n| {alternatives[0]} | " in text
-    assert f"\n| {alternatives[1]} | " not in text
+    monkeypatch.setattr(*broken, refuse)
+    text = run_text(kind, prepared_of(kind), ledger, **fields)
+    assert f"* {refusal} 2: expected" in text
+    assert [f"\n| {title} | " in text for title in titles] == [True, False]
 
 
-def test_study_reports_why_systems_refuse(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_study_reports_why_systems_refuse(prepared_of: FolderOf, ledger, monkeypatch) -> None:
     monkeypatch.setattr(TableModel, "check", refuse)
     # Baselines have numbers all the same: they are no systems.
     with pytest.raises(PipelineError, match="a system that can be run, got: expected fewer cells"):
@@ -125,9 +127,8 @@ def test_study_reports_why_systems_refuse(
     ],
 )
 def test_a_variant_as_published_is_compared_with_nothing(
-    datasets: Path, tmp_path: Path, ledger: Ledger, kind, dataset, systems, title, charged
+    tmp_path, ledger, kind, dataset, systems, title, charged
 ) -> None:
-    assert datasets.is_dir()
     text = run_text(kind, tmp_path, ledger, *systems, dataset=dataset)
     flagged = [row for row in results(tmp_path) if row["system"] == systems[1]]
     for row in flagged:
@@ -142,67 +143,60 @@ def test_a_variant_as_published_is_compared_with_nothing(
 
 
 @pytest.mark.parametrize(
-    ("kind", "model", "systems", "guarantee", "words"),
+    ("kind", "model", "system", "claim", "words"),
     [
         (
             "clustering",
             DpqtKMeans,
-            ("dpqt_kmeans_published",),
-            lambda _, epsilon, __=None: PrivacyGuarantee("dp", epsilon),
+            "dpqt_kmeans_published",
+            lambda epsilon: PrivacyGuarantee("dp", epsilon),
             "must be dp as its model claims, but it is not-dp",
         ),
         (
             "release",
             Independent,
-            ("independent",),
-            lambda _, epsilon, __=None: PrivacyGuarantee("dp", 2 * epsilon),
+            "independent",
+            lambda epsilon: PrivacyGuarantee("dp", 2 * epsilon),
             r"must spend exactly ε=1, not 0\.5",
         ),
         (
             "release",
             Independent,
-            ("independent",),
-            lambda _, epsilon, __=None: PrivacyGuarantee("not-dp", epsilon, "it looks"),
+            "independent",
+            lambda epsilon: PrivacyGuarantee("not-dp", epsilon, "it looks"),
             "must be not-dp as its model claims, but it is dp",
         ),
     ],
 )
 def test_a_system_that_breaks_its_claim_ends_the_study(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, systems, guarantee, words
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, system, claim, words
 ) -> None:
-    monkeypatch.setattr(model, "guarantee", guarantee)
+    monkeypatch.setattr(model, "guarantee", lambda _, epsilon, __=None: claim(epsilon))
     with pytest.raises(PipelineError, match=words):
-        run_text(kind, prepared_of(kind), ledger, *systems)
+        run_text(kind, prepared_of(kind), ledger, system)
+
+
+def recode_nothing(_, rows, promise, *, seed):  # noqa: ARG001
+    return Recoding(Unchanged(rows.columns), np.zeros(len(rows), dtype=bool))
+
+
+def recode_for_k_alone(_, rows, promise, *, seed):
+    return HamdistForward().recode(rows, KAnonymityGuarantee(promise.k), seed=seed)
 
 
 @pytest.mark.chain
 @pytest.mark.parametrize(
-    ("system", "instead"),
-    [
-        (
-            "kjig",
-            lambda _, rows, promise, *, seed: Recoding(  # noqa: ARG005
-                Unchanged(rows.columns), np.zeros(len(rows), dtype=bool)
-            ),
-        ),
-        (
-            "kjig_2diverse",
-            lambda _, rows, promise, *, seed: HamdistForward().recode(
-                rows, KAnonymityGuarantee(promise.k), seed=seed
-            ),
-        ),
-    ],
+    ("system", "recode"), [("kjig", recode_nothing), ("kjig_2diverse", recode_for_k_alone)]
 )
 def test_a_method_that_breaks_its_promise_ends_the_study(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, system: str, instead
+    prepared_of: FolderOf, ledger: Ledger, monkeypatch, system: str, recode
 ) -> None:
-    monkeypatch.setattr(Kjig, "recode", instead)
+    monkeypatch.setattr(Kjig, "recode", recode)
     with pytest.raises(BoundaryViolation, match=r"kjig.*/release/.*: expected classes of 2 rows"):
         run_text("anonymity", prepared_of("anonymity"), ledger, system, partitions=(2,))
 
 
-def test_cells_share_rows_and_no_noise(datasets: Path, tmp_path: Path) -> None:
-    assert datasets.is_dir()
+def test_cells_share_rows_and_no_noise(tmp_path: Path) -> None:
     for kind, seed in (("clustering", None), ("release", "split"), ("anonymity", "seed")):
         study = small_study(kind, tmp_path, repeats=3)
         cells = study.cells(study.specs[0])
@@ -226,10 +220,7 @@ def test_every_model_and_method_is_a_system() -> None:
     assert {*METHODS, "kjig_2diverse", "no_selection"} == set(anonymity.SYSTEMS)
 
 
-def test_systems_that_need_public_rows_run_where_one_is_replaced(
-    datasets: Path, tmp_path: Path, ledger: Ledger
-) -> None:
-    assert datasets.is_dir()
+def test_systems_that_need_public_rows_run_where_one_is_replaced(tmp_path: Path, ledger: Ledger):
     baselines = {"no_privacy", "majority"}
     for dataset, systems in (("answers", set()), ("replaced", {"privhd_composed"})):
         study = small_study("release", tmp_path, "independent", "privhd_composed", dataset=dataset)
@@ -253,9 +244,7 @@ def test_a_study_of_another_delta_is_another_study(prepared_of: FolderOf, ledger
 
 
 @pytest.mark.chain
-def test_of_each_k_a_short_selection_is_timed_thrice(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_each_k_a_short_selection_is_timed_thrice(prepared_of: FolderOf, ledger, monkeypatch):
     selections, recode = [], Kjig.recode
 
     def count(self, rows, promise, *, seed):
@@ -270,9 +259,7 @@ def test_of_each_k_a_short_selection_is_timed_thrice(
     assert sorted(selections) == sorted(9 * [0, 2, 10])
 
 
-def test_another_k_and_another_scorer_add_to_the_folder(
-    prepared_of: FolderOf, ledger: Ledger
-) -> None:
+def test_another_k_and_another_scorer_add_to_the_folder(prepared_of: FolderOf, ledger: Ledger):
     folder, method = prepared_of("anonymity"), "hamdist_forward"
     run_text("anonymity", folder, ledger, method, partitions=(2,), scorers=("logistic",))
     run_text("anonymity", folder, ledger, method, partitions=(2, 5))
@@ -285,10 +272,7 @@ def test_another_k_and_another_scorer_add_to_the_folder(
         assert scorers == (set() if row["use"] == "release" else taught)
 
 
-def test_each_repetition_of_a_sample_is_another_sample(
-    datasets: Path, tmp_path: Path, ledger: Ledger
-) -> None:
-    assert datasets.is_dir()
+def test_each_repetition_of_a_sample_is_another_sample(tmp_path: Path, ledger: Ledger) -> None:
     fields = {"dataset": "some", "protocols": (), "repeats": 2}
     run_text("anonymity", tmp_path, ledger, "no_selection", **fields)
     spec = find_spec("some")
@@ -301,10 +285,7 @@ def test_each_repetition_of_a_sample_is_another_sample(
     assert [int(row["classes"]) for row in results(tmp_path)] == different
 
 
-def test_k_above_the_rows_keeps_other_numbers(
-    datasets: Path, tmp_path: Path, ledger: Ledger
-) -> None:
-    assert datasets.is_dir()
+def test_k_above_the_rows_keeps_other_numbers(tmp_path: Path, ledger: Ledger) -> None:
     fields = {"dataset": "few", "partitions": (2, 27, 1000)}
     text = run_text("anonymity", tmp_path, ledger, "hamdist_forward", "no_selection", **fields)
     failures = {(row["use"], row["k"]) for row in results(tmp_path) if row["failure"]}

@@ -43,10 +43,8 @@ def summary_of(factors: Factors, measured: Measured, values: Values) -> Summary:
             expected = {"dataset": "points", "system": system, factors.level: level, **attributes}
             expected |= {"repetition": repetition, "failure": ""}
             # What is derived is made of the NICV.
-            measures = (
-                ("nicv", measured.measure) if measured.variant is None else (measured.measure,)
-            )
-            numeric = {name: number for name in measures if name not in factors.derived}
+            measures = {measured.measure, *(["nicv"] if measured.variant is None else [])}
+            numeric = dict.fromkeys(measures - {*factors.derived}, number)
             rows.append({**expected, **numeric})
     return Summary.of(factors, rows)
 
@@ -73,44 +71,30 @@ def values_for(
     return {(claim.system, level): own, **{(other, level): alternatives for other in claim.against}}
 
 
-def sides(
-    factors: Factors, claim: PaperClaim, measured: Measured
-) -> tuple[list[float], list[float]]:
+def sides(factors: Factors, claim: PaperClaim, measured: Measured) -> list[list[float]]:
     """Numbers of the claim's system and of the others that bear it out."""
     if claim.at_most is not None:
-        return [claim.at_most] * 5, []
+        return [[claim.at_most] * 5, []]
     # The derived measure is higher where the NICV that it is made of is lower.
     is_lower = measured.lower_is_better is not claim.falls or measured.is_difference
-    own, alternatives = (GOOD, BAD) if is_lower else (BAD, GOOD)
-    return numbers(own, pairs=factors.is_paired), numbers(alternatives, pairs=factors.is_paired)
+    values = (GOOD, BAD) if is_lower else (BAD, GOOD)
+    return [numbers(value, pairs=factors.is_paired) for value in values]
 
 
 @every_claim
-def test_a_claim_holds_where_the_difference_is_clear(
-    factors: Factors, claim: PaperClaim, measured: Measured
-) -> None:
-    own, alternatives = sides(factors, claim, measured)
-    result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
-    assert result.short == "held in all 1"
-    assert set(result.outcome.values()) == {"better"}
-
-
-@every_claim
-def test_clear_opposite_difference_refutes_a_claim(
-    factors: Factors, claim: PaperClaim, measured: Measured
-) -> None:
-    alternatives, own = sides(factors, claim, measured)
-    if claim.at_most is not None:
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_clear_difference_decides_a_claim(factors, claim, measured, is_held: bool) -> None:
+    own, alternatives = sides(factors, claim, measured)[:: 1 if is_held else -1]
+    if claim.at_most is not None and not is_held:
         own = [claim.at_most] * 4 + [claim.at_most + 0.01]
     result = verdict(factors, claim, measured, values_for(factors, claim, own, alternatives))
-    assert result.short == "did not hold, the contrary in 1 of 1"
-    assert set(result.outcome.values()) == {"worse"}
+    contrary = "did not hold, the contrary in 1 of 1"
+    assert result.short == ("held in all 1" if is_held else contrary)
+    assert set(result.outcome.values()) == {"better" if is_held else "worse"}
 
 
 @every_claim
-def test_small_difference_decides_nothing(
-    factors: Factors, claim: PaperClaim, measured: Measured
-) -> None:
+def test_small_difference_decides_nothing(factors, claim, measured) -> None:
     if claim.at_most is not None:
         return
     own, alternatives = numbers(GOOD, 1.0), numbers(BAD, 1.0)
@@ -125,9 +109,7 @@ def test_small_difference_decides_nothing(
 
 
 @every_claim
-def test_claim_needs_all_systems_and_errors(
-    factors: Factors, claim: PaperClaim, measured: Measured
-) -> None:
+def test_claim_needs_all_systems_and_errors(factors, claim, measured) -> None:
     values = values_for(factors, claim, *sides(factors, claim, measured))
     for gone in values:
         remaining = {place: result for place, result in values.items() if place != gone}
@@ -144,15 +126,6 @@ def test_claims_name_existing_systems() -> None:
             assert not any(system.is_published for system in systems)
 
 
-def clustering_claim(**required: object) -> PaperClaim:
-    """The first with these fields."""
-    return next(
-        claim
-        for claim in CLUSTERING.claims
-        if all(getattr(claim, name) == value for name, value in required.items())
-    )
-
-
 def verdict_of(claim: PaperClaim, values: Mapping[str, float], error: float = 0.1) -> Verdict:
     """Of a claim about clustering, at ε = 0.1."""
     each = {(system, "0.1"): numbers(value, error) for system, value in values.items()}
@@ -160,13 +133,14 @@ def verdict_of(claim: PaperClaim, values: Mapping[str, float], error: float = 0.
 
 
 def test_one_better_system_refutes_a_claim() -> None:
-    claim = clustering_claim(against=("dp_kmeans", "idp_kmeans", "dp_kmeans_pp"))
+    against = ("dp_kmeans", "idp_kmeans", "dp_kmeans_pp")
+    claim = next(claim for claim in CLUSTERING.claims if claim.against == against)
     values = {claim.system: 2.0, **dict.fromkeys(claim.against, 3.0), claim.against[1]: 1.0}
     assert verdict_of(claim, values).short == "did not hold, the contrary in 1 of 1"
 
 
 def test_no_worse_compares_with_the_best() -> None:
-    claim = clustering_claim(rule="no worse")
+    claim = next(claim for claim in CLUSTERING.claims if claim.rule == "no worse")
     best, middle, worst = claim.against
     values = {claim.system: 1.3, best: 1.0, middle: 1.2, worst: 9.0}
     assert verdict_of(claim, values).short == "held in all 1"
@@ -209,23 +183,21 @@ def test_factor_relaxes_a_claim() -> None:
     assert result == {1.1: "held in all 1", 1.2: "did not hold, the contrary in 1 of 1"}
 
 
-def paired(claim: PaperClaim, own: Sequence[float], other: Sequence[float]) -> Verdict:
-    """Of a claim about k-anonymous tables, at K = 5."""
-    values = values_for(ANONYMITY.factors, claim, own, other)
-    return verdict(ANONYMITY.factors, claim, claim.measured[0], values)
-
-
-def test_paired_repetitions_remove_common_variance() -> None:
+@pytest.mark.parametrize(
+    ("own", "alternatives", "outcome"),
+    [
+        # Shifts of repetitions are thirty times the difference.
+        (numbers(GOOD + 0.01, pairs=True), numbers(GOOD, pairs=True), "better"),
+        (numbers(GOOD - 0.01, pairs=True), numbers(GOOD, pairs=True), "worse"),
+        # Repetitions without a partner do not count.
+        ([0.9, 0.8, 0.1, 0.1], [0.8, 0.7], "better"),
+    ],
+)
+def test_pairs_of_repetitions_are_compared(own, alternatives, outcome: str) -> None:
     (claim,) = [c for c in ANONYMITY.claims if (c.system, c.rule) == ("kjig", "no worse")]
-    # Shifts of repetitions are thirty times the difference.
-    for gain, outcome in ((0.01, "better"), (-0.01, "worse")):
-        result = paired(claim, numbers(GOOD + gain, pairs=True), numbers(GOOD, pairs=True))
-        assert result.outcome["points", "5"] == outcome
-
-
-def test_unpaired_repetitions_are_ignored() -> None:
-    (claim,) = [c for c in ANONYMITY.claims if (c.system, c.rule) == ("kjig", "no worse")]
-    assert paired(claim, [0.9, 0.8, 0.1, 0.1], [0.8, 0.7]).outcome["points", "5"] == "better"
+    values = values_for(ANONYMITY.factors, claim, own, alternatives)
+    result = verdict(ANONYMITY.factors, claim, claim.measured[0], values)
+    assert result.outcome["points", "5"] == outcome
 
 
 def test_where_nothing_is_promised_nothing_is_compared() -> None:
@@ -294,7 +266,5 @@ def test_without_a_standard_error_two_means_are_alike() -> None:
         (0.9124, 0.0131, "0.912 ± 0.013"),
     ],
 )
-def test_a_mean_is_printed_to_the_digits_that_its_error_leaves(
-    value: float, error: float, text: str
-) -> None:
+def test_a_mean_is_printed_to_the_digits_that_its_error_leaves(value, error, text: str) -> None:
     assert Mean(value, error, 30).text == text

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -23,9 +22,7 @@ tables = st.integers(1, 3).flatmap(
 )
 
 
-def entropy_by_loops(
-    original: np.ndarray, released: np.ndarray, about: Sequence[int]
-) -> list[float]:
+def entropy_by_loops(original: np.ndarray, released: np.ndarray, about: list[int]) -> list[float]:
     totals = []
     for index, before in enumerate(original.T.tolist()):
         after = [
@@ -41,11 +38,8 @@ def test_people_lose_as_counted_on_fingers() -> None:
     halves = PEOPLE // [2, 1]
     loss = information_loss(PEOPLE, halves, about=[0, 1], k=2, suppressed=1)
     # Classes of 2, 2, 2 and 2 rows; a person left out is like all nine; ages lose one bit each.
-    assert loss == {
-        "discernibility": 4 * 4 + 9,
-        "average_class_size": 1.0,
-        "non_uniform_entropy": 1.0,
-    }
+    expected = {"discernibility": 4 * 4 + 9, "average_class_size": 1, "non_uniform_entropy": 1}
+    assert loss == expected
 
 
 def test_dropped_column_loses_its_entropy() -> None:
@@ -65,15 +59,11 @@ def test_several_columns_may_describe_one_attribute() -> None:
 
 @settings(deadline=None)
 @given(rows=tables, seed=st.integers(0, 999))
-def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(
-    rows: list[tuple[int, ...]], seed: int
-) -> None:
+def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(rows, seed: int) -> None:
     rng = np.random.default_rng(seed)
     original = np.array(rows)
     about = rng.integers(0, original.shape[1], rng.integers(0, 4)).tolist()
-    released = np.stack(
-        [np.zeros(len(rows), int), *(original[:, index] // 2 for index in about)], axis=1
-    )[:, 1:]
+    released = original[:, about] // 2
     result = non_uniform_entropy(original, released, about=about)
     assert result == pytest.approx(entropy_by_loops(original, released, about), abs=1e-9)
     assert (result >= 0).all()
@@ -84,9 +74,7 @@ def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(
 
 @settings(deadline=None)
 @given(rows=tables, suppressed=st.integers(0, 5))
-def test_discernibility_counts_pairs_of_rows_that_are_alike(
-    rows: list[tuple[int, ...]], suppressed: int
-) -> None:
+def test_discernibility_counts_pairs_of_rows_that_are_alike(rows, suppressed: int) -> None:
     sizes = class_ids(np.array(rows))[1]
     pairs = sum(row == other for row in rows for other in rows)
     expected = pairs + suppressed * (len(rows) + suppressed)
@@ -110,8 +98,6 @@ def test_no_rows_lose_no_pairs_and_nothing_else_is_a_number() -> None:
     [((3, 2), (3, 1), [0, 1]), ((3, 2), (2, 1), [0]), ((3, 2), (3, 1), [2]), ((3,), (3, 1), [0])],
     ids=["a column too many", "another number of rows", "no such column", "no table"],
 )
-def test_shapes_that_do_not_fit_are_refused(
-    original: tuple[int, ...], released: tuple[int, ...], about: list[int]
-) -> None:
+def test_shapes_that_do_not_fit_are_refused(original, released, about: list[int]) -> None:
     with pytest.raises(DeclarationError, match="non-uniform entropy: expected codes"):
         non_uniform_entropy(np.zeros(original, int), np.zeros(released, int), about=about)

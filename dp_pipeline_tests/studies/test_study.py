@@ -4,12 +4,12 @@ import ast
 import os
 import pickle
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -40,6 +40,7 @@ from dp_pipeline_tests.studies.small import (
 
 FolderOf = Callable[[str], Path]
 
+pytestmark = pytest.mark.usefixtures("datasets")
 every_study = pytest.mark.parametrize("kind", KINDS)
 
 _ERRORS = [f"misclassified_{by}{of}" for by in ("svm", "logistic") for of in ("", "_c1", "_c2")]
@@ -81,18 +82,14 @@ def refused(result: Result) -> str:
 
 
 @every_study
-def test_every_cell_is_stored_and_its_rows_are_in_the_results(
-    finished_of: FolderOf, kind: str
-) -> None:
+def test_every_cell_is_stored_and_its_rows_are_in_the_results(finished_of: FolderOf, kind: str):
     assert len(cells_of(finished_of(kind))) == CELLS[kind]
     assert len(results(finished_of(kind))) == ROWS[kind]
 
 
 @every_study
 @pytest.mark.parametrize("place", [0, -1])
-def test_the_summary_has_a_mean_of_all_repetitions(
-    finished_of: FolderOf, kind: str, place: int
-) -> None:
+def test_the_summary_has_a_mean_of_all_repetitions(finished_of: FolderOf, kind: str, place: int):
     expected = read_csv(finished_of(kind) / "summary.csv")[place]
     columns = [name for name in REPORTS[kind].factors.order if name in expected]
     rows = [
@@ -147,27 +144,24 @@ def test_a_picture_has_a_line_a_system_through_its_means(finished_of: FolderOf, 
 
 @every_study
 def test_a_finished_study_measures_nothing_again(
-    finished_of: FolderOf, tmp_path: Path, ledger: Ledger, monkeypatch, kind: str
+    finished_of: FolderOf, copied_of: FolderOf, ledger: Ledger, monkeypatch, kind: str
 ) -> None:
-    shutil.copytree(finished_of(kind), tmp_path / "copy")
-    again = small_study(kind, tmp_path / "copy")
+    again = small_study(kind, copied_of(kind))
     monkeypatch.setattr(type(again), "measure", None)
     run_study(again, ledger)
     for name in ("results.csv", "results.jsonl", "summary.csv", "report.md"):
-        assert (tmp_path / "copy" / name).read_bytes() == (finished_of(kind) / name).read_bytes()
+        assert (again.folder / name).read_bytes() == (finished_of(kind) / name).read_bytes()
 
 
 @every_study
 def test_more_repetitions_measure_the_new_cells_only(
-    finished_of: FolderOf, tmp_path: Path, ledger: Ledger, monkeypatch, kind: str
+    finished_of: FolderOf, copied_of: FolderOf, ledger: Ledger, monkeypatch, kind: str
 ) -> None:
-    shutil.copytree(finished_of(kind), tmp_path / "copy")
-    path = tmp_path / "copy" / "results.jsonl"
+    copied_study, measured = small_study(kind, copied_of(kind)), []
+    path, cells = copied_study.folder / "results.jsonl", cells_of(finished_of(kind))
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    cells = cells_of(finished_of(kind))
     first = [line for line, cell in zip(lines[1:], cells, strict=True) if cell.endswith("/0")]
     path.write_text("".join([lines[0], *first]), encoding="utf-8")
-    copied_study, measured = small_study(kind, tmp_path / "copy"), []
     measure = type(copied_study).measure
 
     def count(self, cell):
@@ -177,8 +171,8 @@ def test_more_repetitions_measure_the_new_cells_only(
     monkeypatch.setattr(type(copied_study), "measure", count)
     run_study(copied_study, ledger)
     assert set(measured) == {1}
-    assert sorted(cells_of(tmp_path / "copy")) == sorted(cells)
-    assert results(tmp_path / "copy") == results(finished_of(kind))
+    assert sorted(cells_of(copied_study.folder)) == sorted(cells)
+    assert results(copied_study.folder) == results(finished_of(kind))
 
 
 @every_study
@@ -213,7 +207,7 @@ class Killed(BaseException):
 
 
 def test_a_study_that_was_killed_goes_on_to_the_same_results(
-    finished_of: FolderOf, prepared_of: FolderOf, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    finished_of: FolderOf, prepared_of: FolderOf, ledger: Ledger, monkeypatch
 ) -> None:
     finished, folder, append = finished_of("clustering"), prepared_of("clustering"), study._append
 
@@ -233,15 +227,9 @@ def test_a_study_that_was_killed_goes_on_to_the_same_results(
     assert results(folder) == results(finished)
 
 
-def test_interrupted_study_ends_in_one_line(
-    prepared_of: FolderOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_study_ends_in_one_line(prepared_of: FolderOf, monkeypatch) -> None:
     folder = prepared_of("clustering")
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(study.Journal, "append", stop)
+    monkeypatch.setattr(study.Journal, "append", Mock(side_effect=KeyboardInterrupt))
     stopped = command("clustering", "--dataset", "points", "--out", str(folder))
     assert stopped.exit_code == 1
     line = f"dp-pipeline: {folder}: stopped; the same command goes on from here\n"
@@ -249,31 +237,27 @@ def test_interrupted_study_ends_in_one_line(
 
 
 def test_cells_of_other_code_are_not_mixed_with_these(
-    finished_of: FolderOf, tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    copied_of: FolderOf, ledger: Ledger, monkeypatch
 ) -> None:
-    shutil.copytree(finished_of("clustering"), tmp_path / "copy")
     monkeypatch.setattr(study, "_ROOMS", ("gate",))
     with pytest.raises(DeclarationError, match=r"of study clustering; code .*, got .*--out"):
-        run_study(small_study("clustering", tmp_path / "copy"), ledger)
+        run_study(small_study("clustering", copied_of("clustering")), ledger)
 
 
 def test_cells_of_another_declaration_are_not_mixed_with_these(
-    finished_of: FolderOf, datasets: Path, tmp_path: Path, ledger: Ledger
+    copied_of: FolderOf, datasets: Path, ledger: Ledger
 ) -> None:
-    shutil.copytree(finished_of("clustering"), tmp_path / "copy")
+    folder = copied_of("clustering")
     declare_points(datasets, rows=400)
     try:
         with pytest.raises(DeclarationError, match=r"points as it is declared now, .*--out"):
-            run_study(small_study("clustering", tmp_path / "copy"), ledger)
+            run_study(small_study("clustering", folder), ledger)
     finally:
         declare_points(datasets)
 
 
 @every_study
-def test_all_code_that_measures_a_cell_is_in_the_header(
-    datasets: Path, tmp_path: Path, kind: str
-) -> None:
-    assert datasets.is_dir()
+def test_all_code_that_measures_a_cell_is_in_the_header(tmp_path: Path, kind: str) -> None:
     files = {"study.py", *small_study(kind, tmp_path).measured_by}
     for file in files:
         path = Path(study.__file__).parent / file
@@ -289,8 +273,7 @@ def test_all_code_that_measures_a_cell_is_in_the_header(
 
 
 @every_study
-def test_release_data_set_is_refused(datasets: Path, tmp_path: Path, kind: str) -> None:
-    assert datasets.is_dir()
+def test_release_data_set_is_refused(tmp_path: Path, kind: str) -> None:
     out, name = tmp_path / "out", DATASET[kind]
     words = ["--dataset", name, "--dataset", f"secret_{name}", "--out", str(out)]
     assert refused(command(kind, *words)) == (
@@ -302,34 +285,18 @@ def test_release_data_set_is_refused(datasets: Path, tmp_path: Path, kind: str) 
 
 @every_study
 def test_rows_that_the_ledger_protects_are_not_studied(
-    datasets: Path, tmp_path: Path, ledger: Ledger, kind: str
+    tmp_path: Path, monkeypatch, kind: str
 ) -> None:
-    assert datasets.is_dir()
-    name = DATASET[kind]
-    ledger.open_account(Account(name, "one row", "add_remove", "release", Fraction(1)))
-    with pytest.raises(
-        DeclarationError, match=f"{name}: the account was opened with purpose 'release'"
-    ):
-        run_study(small_study(kind, tmp_path / "out"), ledger)
-    assert not (tmp_path / "out").exists()
+    out, name, home = tmp_path / "out", DATASET[kind], tmp_path / "home"
+    monkeypatch.setenv("DP_PIPELINE_HOME", str(home))
+    account = Account(name, "one row", "add_remove", "release", Fraction(1))
+    Ledger(home / "ledger").open_account(account)
+    refusal = refused(command(kind, "--dataset", name, "--out", str(out)))
+    assert f"{name}: the account was opened with purpose 'release'" in refusal
+    assert not out.exists()
 
 
-def test_the_command_asks_the_ledger_of_the_project(
-    datasets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert datasets.is_dir()
-    monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
-    account = Account("points", "one row", "add_remove", "release", Fraction(1))
-    Ledger(tmp_path / "home/ledger").open_account(account)
-    words = ["--dataset", "points", "--out", str(tmp_path / "out")]
-    refusal = refused(command("clustering", *words))
-    assert "points: the account was opened with purpose 'release'" in refusal
-
-
-def test_download_with_a_protected_hash_is_refused(
-    datasets: Path, tmp_path: Path, ledger: Ledger
-) -> None:
-    assert datasets.is_dir()
+def test_download_with_a_protected_hash_is_refused(tmp_path: Path, ledger: Ledger) -> None:
     rows = b"x,y,label\n1,2,3\n"
     with file_server() as server:
         server.files["/points.csv"] = rows
@@ -343,71 +310,50 @@ def test_download_with_a_protected_hash_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "words"),
+    ("words", "reason"),
     [
-        ("clustering", ["--system", "dp_kmean"], "did you mean dp_kmeans?"),
-        ("clustering", ["--epsilon", "-1"], "--epsilon: expected a decimal number"),
-        ("clustering", ["--dataset", "nowhere"], "There is no data set "),
-        (
-            "clustering",
-            ["--dataset", "wdbc"],
-            "wdbc: models: expected clustering models with one and the same k",
-        ),
-        ("release", ["--delta", "0"], "--delta: expected a decimal number above 0"),
-        (
-            "release",
-            ["--dataset", "birch3_like"],
-            "birch3_like: expected attributes with cells, got none",
-        ),
-        ("anonymity", ["--method", "alpha_beta"], "the method must be one of rfka, "),
-        ("anonymity", ["--k", "five"], "K: expected an integer"),
-        (
-            "anonymity",
-            ["--dataset", "silent"],
-            "the file has no section `k_anonymity`: add it, or name",
-        ),
+        ("clustering --system dp_kmean", "did you mean dp_kmeans?"),
+        ("clustering --epsilon -1", "--epsilon: expected a decimal number"),
+        ("clustering --dataset nowhere", "There is no data set "),
+        ("clustering --dataset wdbc", "wdbc: models: expected clustering models with one and the"),
+        ("release --delta 0", "--delta: expected a decimal number above 0"),
+        ("release --dataset birch3_like", "birch3_like: expected attributes with cells, got none"),
+        ("anonymity --method alpha_beta", "the method must be one of rfka, "),
+        ("anonymity --k five", "K: expected an integer"),
+        ("anonymity --dataset silent", "the file has no section `k_anonymity`: add it, or name"),
     ],
 )
-def test_wrong_words_are_refused_in_one_line(
-    datasets: Path, tmp_path: Path, kind: str, arguments: list[str], words: str
-) -> None:
-    assert datasets.is_dir()
-    out = tmp_path / "out"
-    assert words in refused(
-        command(kind, "--dataset", DATASET[kind], *arguments, "--out", str(out))
-    )
+def test_wrong_words_are_refused_in_one_line(tmp_path: Path, words: str, reason: str) -> None:
+    (kind, *arguments), out = words.split(), tmp_path / "out"
+    result = command(kind, "--dataset", DATASET[kind], *arguments, "--out", str(out))
+    assert reason in refused(result)
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("kind", "arguments", "cells"),
+    ("words", "cells"),
     [
         (
-            "clustering",
-            ["--system", "dpqt_kmeans", "--epsilon", "0.5"],
-            ["points/dpqt_kmeans/declared/0.5/0", "points/dpqt_kmeans/paid/0.5/0"],
+            "clustering --system dpqt_kmeans --epsilon 0.5",
+            "points/dpqt_kmeans/declared/0.5/0 points/dpqt_kmeans/paid/0.5/0",
         ),
         (
-            "release",
-            ["--system", "independent", "--no-classify", "--epsilon", "0.5"],
-            ["answers/independent/0.5/table/0", "answers/independent/0.5/memory/0"],
+            "release --system independent --no-classify --epsilon 0.5",
+            "answers/independent/0.5/table/0 answers/independent/0.5/memory/0",
         ),
         (
-            "anonymity",
-            [*("--method", "hamdist_forward", "--k", "5", "--k", "2"),
-             *("--protocol", "nested", "--scorer", "class_rate")],
-            ["answers/hamdist_forward/release/2,5//0",
-             "answers/hamdist_forward/nested/2,5/class_rate/0"],
+            "anonymity --method hamdist_forward --k 5 --k 2 --protocol nested --scorer class_rate",
+            "answers/hamdist_forward/release/2,5//0 "
+            "answers/hamdist_forward/nested/2,5/class_rate/0",
         ),
     ],
-)  # fmt: skip
-def test_command_runs_the_requested_study(
-    prepared_of: FolderOf, kind: str, arguments: list[str], cells: list[str]
-) -> None:
+)
+def test_command_runs_the_requested_study(prepared_of: FolderOf, words: str, cells: str) -> None:
+    kind, *arguments = words.split()
     folder = prepared_of(kind)
-    words = ["--dataset", DATASET[kind], *arguments, "--repeats", "1", "--out", str(folder)]
-    done = command(kind, *words)
+    places = ["--dataset", DATASET[kind], "--repeats", "1", "--out", str(folder)]
+    done = command(kind, *arguments, *places)
     assert done.exit_code == 0, done.output
     assert done.output.endswith(f"report: {folder / 'report.md'}\n")
     assert "2 of 2 cells, 0:00:00 left" in done.output
-    assert cells_of(folder) == cells
+    assert cells_of(folder) == cells.split()
