@@ -49,10 +49,8 @@ def test_questions_of_clusters_are_counts_shares_and_sizes() -> None:
     assert [line["value"] for line in answer_question(clusters, "sizes")] == [140, 160]
     (line,) = answer_question(clusters, "share where x < 4")
     assert line["low"] < 140 / 300 < line["high"]
-    with pytest.raises(
-        DeclarationError,
-        match="'mean x' is one that this release does not answer: write one such as count",
-    ):
+    message = "'mean x' is one that this release does not answer: write one such as count"
+    with pytest.raises(DeclarationError, match=message):
         answer_question(clusters, "mean x")
 
 

@@ -132,10 +132,3 @@ def test_a_value_of_another_kind_is_refused(text: str, kind: str) -> None:
     condition = Condition.parse(text, tuple(COLUMNS))
     with pytest.raises(DeclarationError, match=f"compares {text[:3]}, a column of {kind}s, with"):
         condition.rows(COLUMNS)
-
-
-def test_an_unknown_column_is_named_with_known_ones() -> None:
-    with pytest.raises(
-        DeclarationError, match="The condition names 'weight', which is no column: choose from"
-    ):
-        Condition.parse("weight == 1", tuple(COLUMNS))

@@ -43,9 +43,8 @@ def test_a_question_has_these_values(opened: OpenTable, question: str, values: l
 
 @pytest.mark.parametrize("question", ["", "how many", "count if a", "quantile x of b", "table"])
 def test_another_question_is_refused_with_examples(opened: OpenTable, question: str) -> None:
-    with pytest.raises(
-        DeclarationError, match=r"be read: write one such as count where income = '50k\+' and sex ="
-    ):
+    message = r"be read: write one such as count where income = '50k\+' and sex ="
+    with pytest.raises(DeclarationError, match=message):
         answer_question(opened, question)
 
 
@@ -61,9 +60,8 @@ def test_a_fitted_synthesizer_answers_too() -> None:
     count = synthesizer.count("smokes == 'yes'")
     assert count.low <= 500 <= count.high
     assert len(list(synthesizer.replicates(2, seed=1))) == 2
-    with pytest.raises(
-        ValueError, match="The condition names 'age', which is no column: choose from"
-    ):
+    message = "The condition names 'age', which is no column: choose from"
+    with pytest.raises(ValueError, match=message):
         synthesizer.count("age > 3")
 
 

@@ -83,14 +83,14 @@ def test_of_two_classes_the_second_column_decides():
     assert macro_auc(np.array([[0.0, 0.0], [1.0, 1.0]]), np.array([0, 1])) == 1
 
 
-def test_other_shapes_and_scores_that_are_no_number_are_refused():
-    with pytest.raises(
-        DeclarationError, match="The AUC needs one score for each of 2 rows, not scores of"
-    ):
-        auc(np.zeros(3), np.zeros(2, dtype=bool))
-    with pytest.raises(DeclarationError, match="The AUC needs one score of each class for each of"):
-        macro_auc(np.zeros(3), np.zeros(3, dtype=int))
-    with pytest.raises(
-        DeclarationError, match="The AUC needs numbers as scores, but one score is NaN"
-    ):
-        auc(np.array([0.0, np.nan]), np.array([True, False]))
+@pytest.mark.parametrize(
+    ("metric", "scores", "target", "words"),
+    [
+        (auc, [0, 0, 0], [False, False], "needs one score for each of 2 rows, not scores of"),
+        (macro_auc, [0, 0, 0], [0, 0, 0], "needs one score of each class for each of"),
+        (auc, [0, np.nan], [True, False], "needs numbers as scores, but one score is NaN"),
+    ],
+)
+def test_other_shapes_and_no_numbers_are_refused(metric, scores, target, words: str):
+    with pytest.raises(DeclarationError, match=f"The AUC {words}"):
+        metric(np.array(scores, dtype=float), np.array(target))

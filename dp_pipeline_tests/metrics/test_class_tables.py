@@ -23,10 +23,9 @@ def f_by_hand(pairs: list[tuple[int, int]]) -> float:
     for number in range(4):
         of_class = {row for row, (i, _) in enumerate(pairs) if i == number}
         best = 0.0
-        for other in range(5):
-            of_cluster = {row for row, (_, j) in enumerate(pairs) if j == other}
-            both = len(of_class & of_cluster)
-            if both:
+        for cluster in range(5):
+            of_cluster = {row for row, (_, j) in enumerate(pairs) if j == cluster}
+            if both := len(of_class & of_cluster):
                 precision, recall = both / len(of_cluster), both / len(of_class)
                 best = max(best, 2 * precision * recall / (precision + recall))
         total += len(of_class) / len(pairs) * best

@@ -1,5 +1,6 @@
 import math
 import warnings
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def error_of(method: str, learn: list, test: list) -> float:
 
 
 @each_method
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(learn=rows, test=rows.filter(bool))
 def test_whatever_the_rows_the_error_is_a_share(method, learn, test):
     with warnings.catch_warnings():
@@ -43,9 +44,8 @@ def test_whatever_the_rows_the_error_is_a_share(method, learn, test):
 def test_what_follows_from_a_level_is_learned(method):
     people = [(a, b, b == 2) for a in (0, 1) for b in (0, 1, 2)] * 10
     assert error_of(method, people, people) == 0
-    assert error_of(method, people, [(0, 2, True), (1, 2, False), (0, 0, True), (1, 1, True)]) == (
-        3 / 4
-    )
+    asking = [(0, 2, True), (1, 2, False), (0, 0, True), (1, 1, True)]
+    assert error_of(method, people, asking) == 3 / 4
 
 
 @each_method
@@ -71,9 +71,8 @@ def test_the_majority_is_negative_in_a_tie():
 
 def test_no_rows_to_test_are_no_number():
     assert math.isnan(error_of("svm", [(0, 0, True)], []))
-    with pytest.raises(
-        DeclarationError, match="Each column must have one code for each of 3 rows, but a has 2"
-    ):
+    message = "Each column must have one code for each of 3 rows, but a has 2"
+    with pytest.raises(DeclarationError, match=message):
         train("svm", {"a": np.zeros(2, int)}, np.zeros(3, bool), SIZES)
 
 
@@ -95,13 +94,11 @@ def test_of_many_rows_a_seeded_sample_is_learned_from(monkeypatch):
     monkeypatch.setattr(classification, "MOST_TRAINING_ROWS", 40)
     codes = {"a": np.arange(1000) % 2, "b": np.arange(1000) % 3}
     answers = codes["a"] == 1
-    seen, bits = [], classification._bits
-    monkeypatch.setattr(
-        classification, "_bits", lambda codes, sizes: seen.append(codes) or bits(codes, sizes)
-    )
+    recorder = Mock(side_effect=classification._bits)
+    monkeypatch.setattr(classification, "_bits", recorder)
     first, again = (train("svm", codes, answers, SIZES) for _ in range(2))
     assert first == again
-    assert [len(columns["a"]) for columns in seen] == [40, 40]
+    assert [len(call.args[0]["a"]) for call in recorder.call_args_list] == [40, 40]
     assert misclassification(first, codes, answers) == 0
 
 

@@ -15,9 +15,7 @@ import pytest
 from dp_pipeline.metrics.disclosure import DisclosureReport, disclosure_report, recursive_c
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
 
-checker: Any = pytest.importorskip(
-    "pycanon.anonymity", reason="the extra anonymity is not installed"
-)
+checker: Any = pytest.importorskip("pycanon.anonymity", reason="expected the extra anonymity")
 
 COLUMNS = ["a", "b"]
 

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.papers.information_loss import (
@@ -57,7 +57,6 @@ def test_several_columns_may_describe_one_attribute() -> None:
     assert non_uniform_entropy(PEOPLE, bits, about=[1, 1, 1])[0] == 16.0
 
 
-@settings(deadline=None)
 @given(rows=tables, seed=st.integers(0, 999))
 def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(rows, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -72,7 +71,6 @@ def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(rows, seed: int) 
     assert again == pytest.approx(result, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(rows=tables, suppressed=st.integers(0, 5))
 def test_discernibility_counts_pairs_of_rows_that_are_alike(rows, suppressed: int) -> None:
     sizes = class_ids(np.array(rows))[1]
