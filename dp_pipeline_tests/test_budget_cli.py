@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,13 +19,12 @@ pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blan
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """RIDES at ε = 0.1, run once; tests copy it."""
     project = Project(tmp_path_factory.mktemp("budget"))
     project.declare("rides", RIDES)
-    result = project.cli_here("run", "rides", "--epsilon", "0.1")
-    assert result.code == 0, result.err
-    yield project.folder
+    project.command("run", "rides", "--epsilon", "0.1")
+    return project.folder
 
 
 @pytest.fixture
@@ -40,21 +40,18 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
     project.ledger.open_account(account)
     project.declare(
         "stream",
-        {name: one for name, one in RIDES.items() if name != "protection"},
-        population="streams",
+        {**RIDES, "population": "streams", "protection": {"unit": "one_row"}},
         windows=weeks,
-        protection={"unit": "one_row"},
         ceiling={"each_window": "2"},
-        publish=[{"model": next(iter(RIDES["models"])), "epsilon": "0.1"}],
+        publish=[{"model": "dpqt_kmeans", "epsilon": "0.1"}],
     )
     command = ("budget", "raise", "stream", "--reason", "a second model")
-    raised = project.cli_here(*command, "--each-window", "3")
-    assert (raised.code, raised.err) == (0, "")
-    assert "{each_window: 2} → ceiling {each_window: 3}" in raised.out
-    added = project.cli_here(*command, "--total", "40")
-    assert "{each_window: 3} → ceiling {total: 40, each_window: 3}" in added.out
-    monthly = project.cli_here(*command, "--per-month", "9")
-    assert "→ ceiling {total: 40, each_window: 3, per_month: 9}" in monthly.out
+    raised = project.command(*command, "--each-window", "3")
+    assert "{each_window: 2} → ceiling {each_window: 3}" in raised
+    total = project.command(*command, "--total", "40")
+    assert "{each_window: 3} → ceiling {total: 40, each_window: 3}" in total
+    monthly = project.command(*command, "--per-month", "9")
+    assert "→ ceiling {total: 40, each_window: 3, per_month: 9}" in monthly
     lower = project.cli_here(*command, "--each-window", "1")
     assert_refused(lower, 2, "each_window must be at least 3, not 1")
     rides = ("budget", "raise", "rides", "--each-window", "1", "--reason", "more")
@@ -63,20 +60,15 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
 
 def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
     command = ("budget", "raise", "rides", "--total", "4.5", "--reason", "the second survey")
-    raised = project.cli_here(*command, "--per-month", "1")
-    assert (raised.code, raised.err) == (0, "")
-    assert "{total: 3} → ceiling {total: 4.5, per_month: 1}" in raised.out
-    word = (
-        "the file declares ceiling '3', per_month 'none'; the account has ceiling '4.5', per_month"
-    )
-    planned = project.cli_here("plan", "rides")
-    assert (planned.code, planned.err) == (0, "")
-    assert word in planned.out
+    raised = project.command(*command, "--per-month", "1")
+    assert "{total: 3} → ceiling {total: 4.5, per_month: 1}" in raised
+    note = "the file declares ceiling '3', per_month 'none'; the account has ceiling '4.5', per_mon"
+    assert note in project.command("plan", "rides")
     month = project.cli_here("run", "rides", "--epsilon", "0.5", "--new-draw")
     assert month.code == 0, month.err
-    assert word in month.out
+    assert note in month.out
     project.declare("rides", RIDES, ceiling={"total": "4.5", "per_month": "1"})
-    assert "the account rules" not in project.cli_here("plan", "rides").out
+    assert "the account rules" not in project.command("plan", "rides")
     project.declare("rides", RIDES, ceiling={"total": "5"})
     more = project.cli_here("plan", "rides")
     assert more.code == 2
@@ -90,24 +82,23 @@ def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("rides", "--total", "2", "--reason", "less"), "the ceiling must be at least 3, not 2"),
-        (("rides", "--total", "3", "--reason", "none"), "are those it has already"),
-        (("rides", "--total", "four", "--reason", "more"), "--total: expected"),
-        (("rides", "--total", "4", "--reason", " "), "reason to raise"),
-        (("strides", "--total", "4", "--reason", "more"), "There is no data set"),
+        ("rides --total 2 --reason less", "the ceiling must be at least 3, not 2"),
+        ("rides --total 3 --reason none", "are those it has already"),
+        ("rides --total four --reason more", "--total: expected"),
+        ("rides --total 4 --reason ' '", "reason to raise"),
+        ("strides --total 4 --reason more", "There is no data set"),
     ],
 )
-def test_a_raise_that_is_none_is_one_line(project: Project, arguments, words: str):
-    refused = project.cli_here("budget", "raise", *arguments)
+def test_a_raise_that_is_none_is_one_line(project: Project, arguments: str, words: str):
+    refused = project.cli_here("budget", "raise", *shlex.split(arguments))
     assert_refused(refused, 2, words)
     assert [entry.event for entry in project.ledger.entries()].count("raise") == 0
 
 
 def test_a_good_ledger_is_verified_and_an_older_one_is_not(project: Project):
-    good = project.cli_here("budget", "verify")
     rows = len(project.ledger.entries())
-    assert (good.code, good.err) == (0, "")
-    assert good.out.startswith(f"{rows} rows; chain, sums, limits and head agree")
+    verdict = project.command("budget", "verify")
+    assert verdict.startswith(f"{rows} rows; chain, sums, limits and head agree")
     yesterday = project.folder / "yesterday"
     shutil.copytree(project.ledger.folder, yesterday)
     assert project.cli_here("run", "rides", "--epsilon", "0.5").code == 0
@@ -122,39 +113,34 @@ def texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     members = value.values() if isinstance(value, dict) else value
-    for one in members if isinstance(value, (dict, list)) else ():
-        yield from texts_in(one)
+    for member in members if isinstance(value, (dict, list)) else ():
+        yield from texts_in(member)
+
+
+def exported_lines(project: Project) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(project.command("budget", "export"))))
 
 
 def test_a_reason_that_is_a_formula_is_text_in_a_spreadsheet(project: Project):
     reason = "=HYPERLINK(A1)"
-    raised = project.cli_here("budget", "raise", "rides", "--total", "4", "--reason", reason)
-    assert raised.code == 0, raised.err
-    lines = list(csv.DictReader(io.StringIO(project.cli_here("budget", "export").out)))
-    assert lines[-1]["reason"] == f"'{reason}"
-    told = json.loads(project.cli_here("budget", "export", "--format", "json").out)
-    assert told["format"] == 1
-    assert told["lines"][-1]["reason"] == reason
+    project.command("budget", "raise", "rides", "--total", "4", "--reason", reason)
+    assert exported_lines(project)[-1]["reason"] == f"'{reason}"
+    document = json.loads(project.command("budget", "export", "--format", "json"))
+    assert document["format"] == 1
+    assert document["lines"][-1]["reason"] == reason
 
 
 def test_an_export_is_csv_or_json_on_the_screen_or_in_a_file(project: Project):
-    shown = project.cli_here("budget", "export")
-    lines = list(csv.DictReader(io.StringIO(shown.out)))
-    assert [line["event"] for line in lines] == ["opened", "release"]
-    assert (lines[1]["charged"], lines[1]["epsilon"], lines[1]["evaluation"]) == (
-        "0.15",
-        "0.1",
-        "0.05",
-    )
-    written = project.cli_here(
-        "budget", "export", "rides", "--format", "json", "--out", "budget.json"
-    )
-    assert (written.code, written.out) == (0, "")
-    told = json.loads((project.folder / "budget.json").read_text())["lines"]
-    assert told[1]["model"] == "dpqt_kmeans"
-    assert len(told[1]["spends"]) > 1
-    assert told[1]["parameters"] == {
-        "columns": [], "gamma": "3/10", "nominal_rows": "40", "variant": "sound",
-    }  # fmt: skip
-    assert not [text for text in texts_in(told) if text.startswith(("{", "[", "("))]
+    opened, release = exported_lines(project)
+    assert (opened["event"], release["event"]) == ("opened", "release")
+    amounts = [release[name] for name in ("charged", "epsilon", "evaluation")]
+    assert amounts == ["0.15", "0.1", "0.05"]
+    words = "export rides --format json --out budget.json"
+    assert project.command("budget", *words.split()) == ""
+    lines = json.loads((project.folder / "budget.json").read_text())["lines"]
+    assert lines[1]["model"] == "dpqt_kmeans"
+    assert len(lines[1]["spends"]) > 1
+    parameters = {"columns": [], "gamma": "3/10", "nominal_rows": "40", "variant": "sound"}
+    assert lines[1]["parameters"] == parameters
+    assert not [text for text in texts_in(lines) if text.startswith(("{", "[", "("))]
     assert_refused(project.cli_here("budget", "export", "--out", "nowhere/at/all.csv"), 1)

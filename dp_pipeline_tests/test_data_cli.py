@@ -72,7 +72,7 @@ def test_a_sensitive_draft_holds_no_value_and_cannot_run(folder: Path) -> None:
     assert_refused(data("check", "rides.yaml"), 2, "rides.yaml:", "protection.unit", "got TODO")
     for command in ("run", "plan"):
         refused = CliRunner().invoke(main, [command, "rides"])
-        assert_refused(refused, 2, "protection.unit")
+        assert_refused(refused, 2, "protection.unit", "`dp-pipeline data check`")
 
 
 def line_with(mark: str) -> str:
@@ -246,7 +246,7 @@ def test_protected_rows_are_not_looked_at_under_any_name(folder: Path, ledger: L
     Path("parts/may.parquet").symlink_to(rows)
     for origin in ("rides.csv", "linked.csv", "parts", "/proc/self/cwd/rides.csv"):
         refused = data("init", "again", "--from", origin, "--public")
-        assert_refused(refused, 2, "is protected by population others")
+        assert_refused(refused, 2, "is protected by population others", "`purpose: release`")
     assert not Path("again.yaml").exists()
     # Names and types of columns alone may be drafted still.
     succeeded("init", "again", "--from", "rides.csv")
@@ -292,28 +292,29 @@ def test_a_folder_that_no_command_looks_into_is_a_warning(folder: Path, monkeypa
     ]
 
 
+PROTECT = "`population: others` and `purpose: release`"
 PUBLIC = {"purpose": "purpose: benchmark", "population": "population: gardens"}
 
 
 @pytest.mark.parametrize(
     ("holder", "changes", "refused"),
     [
-        (release, {}, "belongs to population others"),
-        (benchmark, {}, "belongs to population others"),
-        (release, {"distinct": "distinct_population: other persons"}, ""),
-        (release, PUBLIC, "is protected by population others"),
-        (benchmark, PUBLIC, ""),
+        (release, {}, ("belongs to population others", "distinct_population: REASON")),
+        (benchmark, {}, ("belongs to population others", "distinct_population: REASON")),
+        (release, {"distinct": "distinct_population: other persons"}, ()),
+        (release, PUBLIC, ("is protected by population others", PROTECT)),
+        (benchmark, PUBLIC, ()),
     ],
     ids=["a release's", "a benchmark's", "with a reason", "exposed", "both public"],
 )
 def test_a_source_of_another_population_is_refused_unclaimed(
-    holder: Claim, changes, refused: str, folder: Path, ledger: Ledger
+    holder: Claim, changes, refused: tuple[str, ...], folder: Path, ledger: Ledger
 ) -> None:
     holder(ledger, f"file:{folder / 'toy.csv'}")
     before = ledger.entries()
     if refused:
         checked = data("check", str(written(folder, declaration(**changes))))
-        assert_refused(checked, 2, refused)
+        assert_refused(checked, 2, *refused)
     else:
         assert warnings(folder, **changes) == []
     assert ledger.entries() == before
@@ -349,7 +350,9 @@ def test_a_budget_that_is_too_small_is_refused_as_by_plan(folder: Path, ledger: 
 
 def test_seeded_noise_is_refused_as_by_plan(folder: Path, ledger: Ledger, monkeypatch) -> None:
     monkeypatch.setenv("DP_PIPELINE_NOISE", "seeded:7")
-    assert "must be drawn without a seed" in refused_as_by_plan(folder).stderr
+    refusal = refused_as_by_plan(folder).stderr
+    assert "must be drawn without a seed" in refusal
+    assert "unset the variable DP_PIPELINE_NOISE" in refusal
     assert not ledger.folder.exists()
 
 

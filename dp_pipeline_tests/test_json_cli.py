@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ WEEKLY = {
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Result]]:
+def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """The folder of RIDES, and its first run, at ε = 0.1; tests copy the folder."""
     project = Project(tmp_path_factory.mktemp("json"))
     project.declare("rides", RIDES)
-    yield project.folder, project.cli("run", "rides", "--epsilon", "0.1", "--json")
+    return project.folder, project.cli("run", "rides", "--epsilon", "0.1", "--json")
 
 
 @pytest.fixture
@@ -40,23 +39,24 @@ def document(result: Result, *, code: int = 0) -> dict[str, Any]:
     """The one document that stands on stdout, without its format."""
     assert result.code == code, result.err
     assert "\x1b" not in result.out
-    found: dict[str, Any] = json.loads(result.out)
-    assert found.pop("format") == 1
-    return found
+    content: dict[str, Any] = json.loads(result.out)
+    assert content.pop("format") == 1
+    return content
 
 
 def test_a_run_gives_its_releases_and_their_prices_to_a_program(first: tuple[Path, Result]):
     folder, result = first
-    told = document(result)
-    assert (told["dataset"], told["charged"], told["currency"]) == ("rides", "0.15", "pure")
-    (release,) = told["releases"]
+    report = str(folder / "data" / "reports" / "rides.html")
+    finished = document(result)
+    expected = {"dataset": "rides", "charged": "0.15", "currency": "pure", "report": report}
+    assert expected.items() <= finished.items()
+    (release,) = finished["releases"]
     expected = {"model": "dpqt_kmeans", "epsilon": "0.1", "state": "charged", "spent": "0.15"}
     assert expected.items() <= release.items()
     (quality,) = release["quality"]
     assert quality["metric"] == "nicv"
-    assert quality["deviation"] > 0, "of sensitive rows only noisy numbers are told"
+    assert quality["deviation"] > 0, "numbers of sensitive rows must be noisy"
     assert (Path(release["folder"]) / "bundle.json").is_file()
-    assert Path(told["report"]) == folder / "data" / "reports" / "rides.html"
 
 
 def test_a_log_of_a_run_has_a_line_for_each_step(first: tuple[Path, Result]):
@@ -73,75 +73,63 @@ def test_a_quiet_run_leaves_stderr_empty(project: Project):
 def test_what_was_released_is_replayed_in_a_document_too(project: Project):
     result = project.cli_here("run", "rides", "--epsilon", "0.1", "--json")
     assert (result.err, result.steps) == ("", ()), "no step was begun"
-    told = document(result)
-    assert told["charged"] == "0"
-    assert [one["state"] for one in told["releases"]] == ["replayed"]
+    again = document(result)
+    assert again["charged"] == "0"
+    assert [release["state"] for release in again["releases"]] == ["replayed"]
 
 
 def test_a_plan_is_a_document_with_exact_amounts(project: Project):
     project.declare("rides", RIDES, evaluation={"epsilon": "0.050000007"})
-    told = document(project.cli_here("plan", "rides", "--epsilon", "0.5", "--json"))
-    (release,) = told["releases"]
+    plan = document(project.cli_here("plan", "rides", "--epsilon", "0.5", "--json"))
+    (release,) = plan["releases"]
     assert (release["state"], release["cost"]) == ("new", "0.550000007")
-    amounts = {name: told[name] for name in ("requested", "spent", "left", "ceiling")}
-    limits = {"spent": "0.15", "left": "2.85", "ceiling": "3"}
-    assert amounts == {"requested": "0.550000007", **limits}
+    expected = {"requested": "0.550000007", "spent": "0.15", "left": "2.85", "ceiling": "3"}
+    assert expected.items() <= plan.items()
 
 
 def test_a_plan_beyond_the_ceiling_is_a_document_too(project: Project):
     project.declare("tight", RIDES, population="tight", ceiling={"total": "3", "per_month": "0.6"})
     assert document(project.cli_here("plan", "tight", "--epsilon", "0.5", "--json"))
     beyond = project.cli_here("plan", "tight", "--json")
-    told = document(beyond, code=3)
-    assert (told["requested"], told["left_this_month"], told["a_month"]) == ("0.7", "0.6", "0.6")
+    expected = {"requested": "0.7", "left_this_month": "0.6", "a_month": "0.6"}
+    assert expected.items() <= document(beyond, code=3).items()
     assert beyond.err.startswith("dp-pipeline: ")
     assert beyond.err.count("\n") == 1
 
 
 def test_the_windows_of_a_plan_have_their_own_limits(project: Project):
     project.declare("weeks", RIDES, population="weekly", **WEEKLY)
-    told = document(project.cli_here("plan", "weeks", "--window", "2026-W01..2026-W02", "--json"))
-    assert [one["windows"] for one in told["releases"]] == [["2026-W01"], ["2026-W02"]]
-    (one, _) = told["windows"]
+    plan = document(project.cli_here("plan", "weeks", "--window", "2026-W01..2026-W02", "--json"))
+    assert [release["windows"] for release in plan["releases"]] == [["2026-W01"], ["2026-W02"]]
     limits = {"spent": "0", "left": "2", "ceiling": "2"}
-    assert one == {"window": "2026-W01", "requested": "0.55", **limits}
-    assert (told["requested"], told["left"], told["ceiling"]) == ("1.1", "9", "9")
+    assert plan["windows"][0] == {"window": "2026-W01", "requested": "0.55", **limits}
+    assert (plan["requested"], plan["left"], plan["ceiling"]) == ("1.1", "9", "9")
 
 
 def test_a_backfill_says_which_runs_it_is_about_before_it_fails(project: Project):
     result = project.cli_here("backfill", "rides", "--epsilon", "0.5", "--json")
-    told = document(result, code=1)
-    assert (told["runs"], told["requested"]) == (["0.5"], "0.55")
+    backfill = document(result, code=1)
+    assert (backfill["runs"], backfill["requested"]) == (["0.5"], "0.55")
     assert result.err.startswith("dp-pipeline: The backfill needs a running Dagster daemon: start")
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("plan", "rides", "--epsilon", "0.3"),
-        ("run", "rides", "--model", "kmeans"),
-        ("backfill", "strides"),
-        ("anonymize", "rides"),
-        ("roll-up", "rides"),
-        ("budget", "strides"),
-    ],
-    ids=" ".join,
-)
-def test_a_refusal_is_the_same_line_for_a_program(command: tuple[str, ...], project: Project):
-    person, program = (project.cli_here(*command, *more) for more in ((), ("--json",)))
+@pytest.mark.parametrize("command", [
+    *("plan rides --epsilon 0.3", "run rides --model kmeans", "backfill strides"),
+    *("anonymize rides", "roll-up rides", "budget strides"),
+])  # fmt: skip
+def test_a_refusal_is_the_same_line_for_a_program(command: str, project: Project):
+    person, program = (project.cli_here(*command.split(), *more) for more in ((), ("--json",)))
     assert (person.code, person.out) == (2, "")
     assert program == person
     assert program.err.count("\n") == 1
 
 
 def test_lists_are_documents(project: Project):
-    told = document(project.cli_here("data", "list", "--json"))
-    (rides,) = [one for one in told["datasets"] if one["name"] == "rides"]
-    assert rides["purpose"] == "release"
-    assert rides["models"] == ["dpqt_kmeans"]
-    assert rides["epsilons"] == ["0.1", "0.5"]
-    assert rides["available"] == "yes"
-    assert told["refused"] == []
+    datasets = document(project.cli_here("data", "list", "--json"))
+    (rides,) = [dataset for dataset in datasets["datasets"] if dataset["name"] == "rides"]
+    expected = {"purpose": "release", "models": ["dpqt_kmeans"], "epsilons": ["0.1", "0.5"]}
+    assert {**expected, "available": "yes"}.items() <= rides.items()
+    assert datasets["refused"] == []
     (account,) = document(project.cli_here("budget", "rides", "--json"))["accounts"]
     assert (account["spent"], account["left"]) == ("0.15", "2.85")
     verified = document(project.cli_here("budget", "verify", "--json"))
