@@ -169,7 +169,7 @@ def reference_centres(
 
     They are those of ``reference_kmeans``, or of the file in which an equal call stored them.
     """
-    fingerprints = [s.manifest["fingerprints"]["normalized"] for s in snapshot.members]
+    fingerprints = [member.fingerprint("normalized") for member in snapshot.members]
     rows = fingerprints[0] if len(fingerprints) == 1 else fingerprints
     algorithm = [STARTED_ROWS, ROUNDS, MAX_REFINED_ROWS]
     inputs = json.dumps([columns, k, spec.digest, rows, algorithm])

@@ -33,6 +33,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 MANIFEST = "manifest.json"
 CURRENT = "current"  # File next to the snapshots with the name of the one that releases read
 _RETIRED = "retired"
+_MAPS = ("fingerprints", "types", "downloaded", "in_place")  # Facts of a manifest that map texts
 
 
 def check_snapshot_id(text: str) -> str:
@@ -89,6 +90,10 @@ def stored_object(path: Path) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return stored if isinstance(stored, dict) else None
+
+
+def _is_text_map(fact: object) -> bool:
+    return isinstance(fact, dict) and all(isinstance(value, str) for value in fact.values())
 
 
 @dataclass(frozen=True)
@@ -206,13 +211,14 @@ class Snapshot:
         except OSError as error:
             line = system_line(error, self.folder / MANIFEST)
             raise Damaged(f"{self!r}: the manifest {line}") from None
-        if stored is None:
+        if stored is not None:
+            require_format(stored.get("format"), of=f"{self!r}: manifest")
+        if stored is None or not all(_is_text_map(stored.get(fact, {})) for fact in _MAPS):
             raise Damaged(
                 f"{self!r}: the manifest {self.folder / MANIFEST} is not JSON of facts: restore it "
                 "from a backup, or name a new snapshot: "
                 f"{new_snapshot_hint(self.dataset, self._window)}"
             )
-        require_format(stored.get("format"), of=f"{self!r}: manifest")
         return stored
 
     def exists(self) -> bool:

@@ -138,6 +138,17 @@ def test_a_broken_manifest_is_damaged(snapshot, text):
         _ = snapshot.manifest
 
 
+@pytest.mark.parametrize("fact", ["fingerprints", "types", "downloaded", "in_place"])
+@pytest.mark.parametrize("value", [["text"], {"ingested": 1}, None])
+def test_a_manifest_with_a_fact_that_maps_no_texts_is_damaged(snapshot, fact, value):
+    store(snapshot)
+    snapshot.record(**{fact: value})
+    with pytest.raises(Damaged, match=r"manifest\.json is not JSON of facts: restore it"):
+        snapshot.checked_path("ingested")
+    with pytest.raises(Damaged, match=r"manifest\.json is not JSON of facts: restore it"):
+        store(snapshot)
+
+
 def test_a_manifest_and_a_repr_hold_neither_rows_nor_key(snapshot):
     store(snapshot)
     written = json.dumps(snapshot.manifest) + repr(snapshot)
