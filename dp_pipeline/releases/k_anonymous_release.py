@@ -298,7 +298,7 @@ class KAnonymousDrawing(Drawing):
             return {}
         one_label = replace(release.promise, diversity=1)
         other = release.method.recode(rows, one_label, seed=release.declared.seed)
-        return {AUC: recoded.auc, ONE_LABEL_AUC: other.auc or math.nan}
+        return {AUC: recoded.auc, ONE_LABEL_AUC: math.nan if other.auc is None else other.auc}
 
     def texts(self, bundle: Bundle) -> dict[str, str]:
         from dp_pipeline.reporting.pages import card

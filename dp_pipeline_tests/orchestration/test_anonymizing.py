@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Recoding, Unchanged
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
@@ -21,7 +22,13 @@ from dp_pipeline.releases import evaluate as evaluating
 from dp_pipeline.releases import k_anonymous_release
 from dp_pipeline.releases.evaluate import evaluate
 from dp_pipeline.releases.k_anonymous_release import guarantee_for
-from dp_pipeline.releases.k_anonymous_tables import k_anonymous_tables, keeps_guarantee, measures_of
+from dp_pipeline.releases.k_anonymous_tables import (
+    AUC,
+    ONE_LABEL_AUC,
+    k_anonymous_tables,
+    keeps_guarantee,
+    measures_of,
+)
 from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP, other_non_dp_releases
 from dp_pipeline.releases.report import compare
@@ -233,6 +240,15 @@ def test_suppressed_rows_are_counted_of_public_rows_alone(base: dict[str, Any], 
     assert measures_of(published.bundle)["rows"] == 30
     line = "1 row, where at most 5 % could be. This number is exact.\n"
     assert (line in (published.folder / "card.md").read_text("utf-8")) is spec.is_release
+
+
+def test_auc_of_zero_at_one_label_is_a_number(project: Project, monkeypatch):
+    recode = Kjig.recode
+    monkeypatch.setattr(
+        Kjig, "recode", lambda *words, **seed: replace(recode(*words, **seed), auc=0.0)
+    )
+    measures = measures_of(anonymized(project, ready(project, WARD, rows=ROWS * 2)).bundle)
+    assert (measures[AUC], measures[ONE_LABEL_AUC]) == (0, 0)
 
 
 @pytest.mark.parametrize("method", ["kjig", "mondrian"])
