@@ -145,10 +145,14 @@ def _explanation(metrics: Sequence[str], states: Sequence[str]) -> str:
 
 
 def _print_centres(result: RunResult) -> None:
-    """Print the centres of the first declared model that has some, at the largest ε of the newest
-    window; print nothing if none has."""
-    newest = result.releases[-len(result.options.names) :]
-    first = next((release for release in newest if "centres" in release.tables), None)
+    """Print the centres at the largest ε of the newest window, of the first declared model that has
+    some; print nothing if none has."""
+    clusterings = [
+        release
+        for release in result
+        if release.windows[-1:] == result[-1].windows[-1:] and "centres" in release.tables
+    ]
+    first = max(clusterings, key=lambda release: release.epsilon, default=None)
     if first is not None:
         windows = range_text(first.windows)
         title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dp_pipeline.config.amounts import NANO, Currency, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.releases.outcome import released_bundle, report_path
 from dp_pipeline.releases.release import Release
@@ -182,9 +183,16 @@ def release_results(
     """Yield the result of every release of a run over one time window, as it is stored now.
 
     ran   ε or K that were run now; others are reported as replayed. None: all were run now
+
+    NotPrepared where the pointer file of a release is missing.
     """
     for release in options.releases:
         pointer = read_document(pointer_path(release))
+        if pointer is None:
+            raise NotPrepared(
+                f"{release.what}: the file {pointer_path(release)} must name the stored release, "
+                "but it is missing: make the release again, at no cost if it was settled"
+            )
         evaluation = read_document(evaluation_path(release)) or {"rows": []}
         bundle = released_bundle(release, pointer)
         rows = [row for row in from_documents(evaluation["rows"]) if row.model == bundle.model]

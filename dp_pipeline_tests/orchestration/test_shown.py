@@ -10,18 +10,18 @@ import dagster as dg
 import numpy as np
 import pytest
 
-from dp_pipeline.cli.released import release_cells
+from dp_pipeline.cli.released import print_result, release_cells
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.models import build_model
 from dp_pipeline.models.tables.base import BYTES_A_CELL
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.orchestration.metadata import MAX_COLUMNS, number, quality_metadata, record_table
 from dp_pipeline.releases import report
 from dp_pipeline.releases.evaluate import evaluate
-from dp_pipeline.releases.replay import read_document
+from dp_pipeline.releases.replay import pointer_path, read_document
 from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline.releases.run_result import release_results
+from dp_pipeline.releases.run_result import RunResult, release_results
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import LONGEST_QUESTION
 from dp_pipeline.results.class_table import ClassTable
@@ -33,6 +33,14 @@ from dp_pipeline_tests.orchestration.events import (
     records,
 )
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
+from dp_pipeline_tests.orchestration.streams import (
+    TREES,
+    WEEKS,
+    all_windows,
+    run_weeks,
+    stream,
+    week_options,
+)
 
 pytestmark = pytest.mark.chain
 
@@ -301,3 +309,21 @@ def test_class_table_has_exact_numbers_and_a_charge_for_each_k(project: Project)
     quality = {row.metric: row.value for row in evaluate(other, project.home, bundles)}
     assert quality["withheld"] > 0
     assert project.spent(other) == Fraction(200)
+
+
+def test_centres_of_newest_window_at_largest_epsilon_are_printed(
+    project: Project, capsys: pytest.CaptureFixture[str]
+):
+    models = {"independent": {}, "eug_kmeans": {"k": "2"}, "htree_kmeans": {"k": "2"}}
+    clusterings = [{"model": "eug_kmeans", "epsilon": "0.1"}, TREES]
+    spec = stream(project, models=models, publish=clusterings)
+    run_weeks(project, spec, *WEEKS[:2])
+    options = all_windows(week_options(project, spec, *WEEKS[:2]))
+    print_result(RunResult.of(options, [spec.partition_keys] * 2))
+    printed = capsys.readouterr().out
+    assert "Centres of htree_kmeans at ε=0.5, 2026-W02" in printed
+    assert printed.count("Centres of ") == 1
+    pointer_path(options.releases[-1]).unlink()
+    missing = r"the file .*0\.5\.json must name the stored release, but it is missing: make"
+    with pytest.raises(NotPrepared, match=missing):
+        RunResult.of(options, [spec.partition_keys] * 2)
