@@ -1,17 +1,21 @@
 """Households of a village, their declaration, and synthesizers that copy them."""
 
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pandas as pd
+import pytest
 
-from dp_pipeline.estimators import PrivateSynthesizer
+from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import TableModel
 
 METHODS = [name for name, model in MODELS.items() if issubclass(model, TableModel)]
 CONCENTRATED = [name for name in METHODS if MODELS[name].accounts_in_rho]
 NAN, INF = float("nan"), float("inf")
+
+refusal = partial(pytest.raises, InvalidParameter)
 
 DECLARED: dict[str, Any] = {
     "tenure": ["owner", "tenant"],
@@ -31,6 +35,12 @@ VILLAGE = pd.DataFrame(
         "built": [1910, 1960, None, 2000, 1979, 1980],
     }
 )
+OPEN = {
+    "zone": {"levels": "discover", "at_most": 20},
+    "fare": {"bounds": "discover", "unit": 0.5, "bins": {"quantiles": 8}},
+    "age": {"bounds": [0, 80], "bins": {"quantiles": 4}, "integer": True},
+    "sex": ["f", "m"],
+}
 
 
 class Hostile:

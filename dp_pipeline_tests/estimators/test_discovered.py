@@ -11,17 +11,12 @@ import pytest
 from dp_pipeline.estimators import PrivateKMeans, PrivateSynthesizer, WeakSignal
 from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline_tests.estimators import households
+from dp_pipeline_tests.estimators.households import OPEN
 from dp_pipeline_tests.estimators.people import private
 
 SECRET = "hapaxlegomenon"
 DISCOVERING = ("levels", "bounds", "quantiles")
 COST = {"epsilon": "1", "delta": 1e-6}
-OPEN = {
-    "zone": {"levels": "discover", "at_most": 20},
-    "fare": {"bounds": "discover", "unit": 0.5, "bins": {"quantiles": 8}},
-    "age": {"bounds": [0, 80], "bins": {"quantiles": 4}, "integer": True},
-    "sex": ["f", "m"],
-}
 
 
 def people(rows: int = 6000) -> pd.DataFrame:

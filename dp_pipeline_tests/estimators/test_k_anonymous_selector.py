@@ -9,8 +9,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -19,9 +17,9 @@ from dp_pipeline.anonymity import kjig
 from dp_pipeline.anonymity.growth import Tree
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.ranking import Rfka
-from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
+from dp_pipeline.estimators import KAnonymousSelector
 from dp_pipeline.metrics.disclosure import disclosure_report
-from dp_pipeline_tests.estimators.households import NoClass
+from dp_pipeline_tests.estimators.households import NoClass, refusal
 from dp_pipeline_tests.estimators.patients import (
     EDGES,
     ILL,
@@ -66,7 +64,7 @@ def test_every_class_of_a_release_has_k_rows_and_its_labels(
     estimator = KAnonymousSelector(k, method=method, suppress=0.1)
     diversity = 2 if method == "kjig" and k > 1 else 1
     if k > len(rows) or (k > 1 and diversity > len(set(y))):
-        with pytest.raises(InvalidParameter):
+        with refusal():
             estimator.fit(X, y)
         return
     release = quiet_release(estimator, X, y)
@@ -74,13 +72,10 @@ def test_every_class_of_a_release_has_k_rows_and_its_labels(
     assert sizes["rows"].min() >= max(1, k)
     assert sizes["labels"].min() >= diversity
     assert estimator.suppressed_.sum() <= 0.1 * len(rows)
-    recoded = estimator.transform(X)[~estimator.suppressed_].assign(label=y_of(y, estimator))
+    released = ~estimator.suppressed_
+    recoded = estimator.transform(X)[released].assign(label=np.array(y, dtype=object)[released])
     if release.columns.tolist() == recoded.columns.tolist():
         assert sorted(recoded.values.tolist()) == sorted(release.values.tolist())
-
-
-def y_of(y: list[str], estimator: KAnonymousSelector) -> np.ndarray:
-    return np.array(y, dtype=object)[~estimator.suppressed_]
 
 
 def test_only_kjig_takes_the_label_as_sensitive():
@@ -120,7 +115,7 @@ def test_score_of_one_label_or_of_no_row():
     estimator = selector().fit(PATIENTS, ILL)
     assert estimator.score(PATIENTS, ["y"] * len(PATIENTS)) == 1.0
     assert estimator.score(PATIENTS[:3], ["y", "n", "y"]) == pytest.approx(2 / 3)
-    with pytest.raises(InvalidParameter, match="X: the table must have at least one row"):
+    with refusal(match="X: the table must have at least one row"):
         estimator.score(PATIENTS[:0], [])
 
 
@@ -176,12 +171,8 @@ def test_frames_give_frames_and_arrays_give_arrays():
     assert np.array_equal(fitted.transform(rows), frame)
     assert fitted.candidate_names_[0] == "x0>=30"
     assert np.array_equal(fitted.fit_transform(rows.tolist(), ILL.tolist()), frame)
-
-
-def test_set_output_gives_frames_and_arrays():
-    rows = PATIENTS.to_numpy(dtype=object)
-    fitted = selector(edges={0: EDGES["age"]}).set_output(transform="pandas").fit(rows, ILL)
-    assert fitted.transform(rows).columns.tolist() == fitted.get_feature_names_out().tolist()
+    named = fitted.set_output(transform="pandas").transform(rows)
+    assert named.columns.tolist() == fitted.get_feature_names_out().tolist()
     back = selector().set_output(transform="default").fit(PATIENTS, ILL)
     assert isinstance(back.transform(PATIENTS), pd.DataFrame)
 
@@ -204,21 +195,16 @@ def test_no_columns_are_one_class():
 
 
 def test_selection_of_no_column_warns():
-    with pytest.warns(
-        UserWarning, match="The selection keeps no column, so all rows are one class"
-    ):
+    with pytest.warns(UserWarning, match="keeps no column, so all rows are one class"):
         estimator = selector(7, edges=None).fit(PATIENTS[["sex"]], ILL)
     assert estimator.transform(PATIENTS[["sex"]]).shape == (12, 0)
     assert estimator.report_.classes == 1
 
 
-def test_a_label_of_one_value_needs_a_promise_without_diversity():
-    item = ["well"] * 12
-    with pytest.raises(InvalidParameter, match="different labels: declare a smaller `diversity`"):
-        selector().fit(PATIENTS, item)
-    fitted = selector(diversity=1).fit(PATIENTS, item)
-    assert fitted.report_.k >= 3
-    assert fitted.report_.homogeneous_rows == 12
+def test_rows_of_one_label_are_reported_as_homogeneous():
+    report = selector(diversity=1).fit(PATIENTS, ["well"] * 12).report_
+    assert report.k >= 3
+    assert report.homogeneous_rows == 12
 
 
 @pytest.mark.parametrize(
@@ -240,28 +226,16 @@ def fitted_names(estimator: KAnonymousSelector) -> list[str]:
     return [name for name in vars(estimator) if name.endswith("_") or name.startswith("_")]
 
 
-def test_k_above_the_number_of_rows_is_refused():
-    estimator = selector(13)
-    with pytest.raises(ValueError, match="There are fewer rows than K=13: choose a smaller K"):
-        estimator.fit(PATIENTS, ILL)
-    with pytest.raises(ValueError, match="There are fewer rows than K=13: choose a smaller K"):
-        estimator.fit_release(PATIENTS, ILL)
-    assert not fitted_names(estimator)
-    with pytest.raises(NotFittedError):
-        estimator.transform(PATIENTS)
-
-
 def test_an_error_leaves_an_earlier_fit_as_it_was():
     estimator = selector().fit(PATIENTS, ILL)
     before = pickle.dumps(estimator)
-    with pytest.raises(
-        ValueError, match="y: each row of X must have one label, but there are fewer labels"
-    ):
+    with refusal(match="y: each row of X must have one label"):
         estimator.fit(PATIENTS[["sex"]], ILL[:5])
     assert pickle.dumps(estimator) == before
 
 
 BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
+    ({"k": 13}, "There are fewer rows than K=13: choose a smaller K"),
     ({"k": -1}, "k: expected an integer of at least 0, got -1"),
     ({"k": True}, "k: expected"),
     ({"k": 2.0}, "k: expected"),
@@ -277,20 +251,20 @@ BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
     ({"edges": {"age": [3, 2]}}, "edges: the cuts of a column must be ascending finite"),
     ({"edges": {"age": [1, float("inf")]}}, "edges: the cuts of a column must be ascending finite"),
     ({"edges": {"age": [[1], [2, 3]]}}, "edges: the cuts of a column must be ascending finite"),
-    (
-        {"edges": {"agee": [3]}},
-        "edges: its keys must be names or places of columns of X, not 'agee'",
-    ),
+    ({"edges": {"agee": [3]}}, "its keys must be names or places of columns of X, not 'agee'"),
     ({"edges": {4: [3]}}, "edges: its keys must be names or places"),
     ({"random_state": "seven"}, "cannot be used to seed"),
 ]
 
 
+@pytest.mark.parametrize("verb", ["fit", "fit_release"])
 @pytest.mark.parametrize(("parameters", "message"), BAD_PARAMETERS)
-def test_wrong_parameters_are_refused_in_one_line(parameters: dict[str, Any], message: str):
+def test_wrong_parameters_are_refused_in_one_line(
+    parameters: dict[str, Any], message: str, verb: str
+):
     estimator = selector().set_params(**parameters)
     with pytest.raises(ValueError, match=message) as refused:
-        estimator.fit(PATIENTS, ILL)
+        getattr(estimator, verb)(PATIENTS, ILL)
     assert "\n" not in str(refused.value)
     assert not fitted_names(estimator)
 
@@ -324,6 +298,9 @@ def test_transform_gives_bit_probabilities_of_boxes(method: Any):
     # Rows that are released alike are seen alike.
     assert pd.concat([seen], axis=1).value_counts().min() >= 3
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(estimator)).transform(PATIENTS), seen)
+    unseen = estimator.transform(PATIENTS.head(2).assign(sex="neither", children=99, age=-5))
+    assert unseen.shape == (2, len(seen.columns))
+    assert np.isfinite(unseen.to_numpy()).all()
 
 
 def test_box_text_names_its_levels():
@@ -331,14 +308,6 @@ def test_box_text_names_its_levels():
     release = selector(3, method="mondrian", edges={"age": [40]}).fit_release(X, list("abcabc"))
     assert release["age"].tolist() == ["(-inf, 40)"] * 3 + ["[40, inf)"] * 3
     assert set(release["sex"]) == {"any"} or set(release["sex"]) == {"f"}
-
-
-@pytest.mark.parametrize("method", BOXES, ids=str)
-def test_boxes_have_a_place_for_a_value_that_was_never_seen(method: Any):
-    estimator = selector(3, method=method).fit(PATIENTS, ILL)
-    new = PATIENTS.head(2).assign(sex="neither", children=99, age=-5)
-    assert estimator.transform(new).shape == (2, len(estimator.get_feature_names_out()))
-    assert np.isfinite(estimator.transform(new).to_numpy()).all()
 
 
 def test_k_of_1_releases_every_level():
@@ -379,7 +348,7 @@ def test_one_error_names_all_columns_without_edges():
     X = FRACTIONS.assign(born=pd.date_range("2020", periods=40))
     for edges in ({}, {"sex": [1]}, {"height": [1.7]}):
         lacking = {"weight", "height", "born"} - set(edges) | ({"sex"} & set(edges))
-        with pytest.raises(InvalidParameter) as refused:
+        with refusal() as refused:
             KAnonymousSelector(4, edges=edges).fit(X, [0, 1] * 20)
         message = str(refused.value)
         by_name = {name for name in X.columns if f"column {name!r}" in message}
@@ -392,11 +361,11 @@ BAD_LABELS: list[tuple[Any, str]] = [
     (None, "requires y to be passed"),
     (["n"] * 11 + [None], "y: each row must have a label, but some are missing: leave"),
     ([0.0] * 11 + [np.nan], "y: each row must have a label, but some are missing: leave"),
-    (
-        pd.Series([1, None] * 6, dtype="Int64"),
-        "y: each row must have a label, but some are missing: leave",
-    ),
+    (pd.Series([1, None] * 6, dtype="Int64"), "must have a label, but some are missing: leave"),
+    (["well"] * 12, "different labels: declare a smaller `diversity`"),
     (np.linspace(0, 1, 12), "y: the labels must be classes, but some numbers are not whole"),
+    ([0.5, float("inf"), 1, 2, 3, 4] * 2, "y: the labels must be classes, but some numbers are"),
+    (["a", NoClass()] * 6, "y: the labels must be texts, numbers or truth values, but"),
     ([0] * 11, "y: each row of X must have one label, but there are fewer labels"),
     (pd.Series([["secret"]] * 12), "y: the labels must be texts, numbers or truth values, but"),
     (np.zeros((12, 2)), "y should be a 1d array"),
@@ -428,15 +397,13 @@ def test_labels_larger_than_any_float_are_labels():
 
 def test_more_labels_than_classes_can_be_are_refused():
     X, y = pd.DataFrame({"sex": ["f", "m"] * 501}), np.arange(1002)
-    with pytest.raises(ValueError, match="different labels, but there are more: group them into"):
+    with refusal(match="different labels, but there are more: group them into"):
         KAnonymousSelector(2).fit(X, y)
 
 
 def test_label_name_of_a_released_column_is_refused():
     release = selector().fit_release(PATIENTS, ILL)
-    with pytest.raises(
-        ValueError, match="y: the name of the label must not be that of a column of"
-    ):
+    with refusal(match="y: the name of the label must not be that of a column of"):
         selector().fit_release(PATIENTS, ILL.rename(release.columns[0]))
 
 
@@ -446,10 +413,7 @@ BAD_ROWS: list[tuple[Any, str]] = [
     ([[1, 2], [3]], "X: the rows must have equal lengths, but some are longer"),
     ([[1, [2]], [3, 4]], "X: the values of column 'x1' must be texts, truth values or"),
     ([[1, 2], 3], "X: each row must be a list or a tuple, but one is not"),
-    (
-        PATIENTS.set_axis(["age", "age", "sex", "smokes"], axis=1),
-        "X: expected each column name once, got 'age' twice",
-    ),
+    (PATIENTS.set_axis(["age", "age", "a", "b"], axis=1), "each column name once, got 'age' twice"),
     (
         PATIENTS.set_axis(["age", 1, 2, 3], axis=1),
         "X: the names of columns must all be texts, but ",
@@ -470,16 +434,6 @@ def test_rows_of_another_form_are_refused(X: Any, message: str):
     assert not fitted_names(estimator)
 
 
-def test_selector_survives_a_pickle_and_its_clone_is_empty():
-    fitted = selector(method=Rfka(trees=10)).fit(PATIENTS, ILL)
-    loaded = pickle.loads(pickle.dumps(fitted))
-    assert repr(loaded.report_) == repr(fitted.report_)
-    pd.testing.assert_frame_equal(loaded.transform(PATIENTS), fitted.transform(PATIENTS))
-    copy = clone(fitted)
-    assert copy.get_params() == fitted.get_params()
-    assert not fitted_names(copy)
-
-
 def test_a_grid_search_tries_several_k():
     pipeline = make_pipeline(selector(), LogisticRegression())
     grid = {"kanonymousselector__k": [2, 5, 1000]}
@@ -493,31 +447,17 @@ def test_a_grid_search_tries_several_k():
 
 
 def test_labels_of_any_byte_order_are_read():
-    X = pd.DataFrame({"a": [0, 1] * 3})
-    labels = np.array([0, 1, 2] * 2)
+    X, labels = pd.DataFrame({"a": [0, 1] * 3}), np.array([0, 1, 2] * 2)
     released = KAnonymousSelector(0).fit_release(X, labels.astype(">i4"))
     assert released.values.tolist() == KAnonymousSelector(0).fit_release(X, labels).values.tolist()
-    with pytest.raises(
-        InvalidParameter, match="y: the labels must be texts, numbers or truth values, but"
-    ):
-        KAnonymousSelector(0).fit(X, ["a", NoClass(), "b", "a", "a", "b"])
-    with pytest.raises(
-        InvalidParameter, match="y: the labels must be classes, but some numbers are not whole"
-    ):
-        KAnonymousSelector(0).fit(X, [0.5, float("inf"), 1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("i", range(len(kjig.CANDIDATES)))
 def test_every_candidate_of_kjig_names_its_columns(i: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kjig, "CANDIDATES", kjig.CANDIDATES[i : i + 1])
     rng = np.random.default_rng(2)
-    frame = pd.DataFrame(
-        {
-            "score": rng.integers(0, 5, 80),
-            "sex": rng.choice(["f", "m"], 80),
-            "job": rng.choice(["cook", "smith", "baker"], 80),
-        }
-    )
+    frame = pd.DataFrame({"score": rng.integers(0, 5, 80), "sex": rng.choice(["f", "m"], 80)})
+    frame["job"] = rng.choice(["cook", "smith", "baker"], 80)
     ill = (frame["score"] + (frame["sex"] == "f") + rng.normal(0, 1, 80) > 3).astype(int)
     fitted = KAnonymousSelector(8, diversity=1).fit(frame, ill)
     release = KAnonymousSelector(8, diversity=1).fit_release(frame, ill)

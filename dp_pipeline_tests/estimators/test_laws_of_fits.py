@@ -18,6 +18,7 @@ from dp_pipeline.estimators import InvalidParameter, PrivateKMeans, PrivateSynth
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.estimators import households, people
 from dp_pipeline_tests.estimators.households import VILLAGE, copier
+from dp_pipeline_tests.estimators.patients import PATIENTS, selector
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, in_columns, private
 from dp_pipeline_tests.instruments import ForcedNoise
 
@@ -273,6 +274,7 @@ def test_a_clone_with_a_source_goes_on_with_its_noise(kind: Kind):
         lambda: private().predict(VILLAGES),
         lambda: private().transform(VILLAGES),
         lambda: private().recluster(3),
+        lambda: selector().transform(PATIENTS),
         lambda: copier().sample(),
         lambda: copier().marginal("rent"),
     ],

@@ -16,7 +16,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.results.clusters import Clusters
-from dp_pipeline_tests.estimators.households import VILLAGE, copier
+from dp_pipeline_tests.estimators.households import OPEN, VILLAGE, copier
 from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import RecordingNoise
 
@@ -52,24 +52,11 @@ CENTRES: Cases = [
     ({"noise": SeededNoise}, "noise: expected"),
 ]
 BOXES: list[Any] = [
-    None,
-    "0 8",
-    ("0", "8"),
-    8,
-    (1, 1),
-    (8, 0),
-    [(0, 8), (0, float("nan"))],
-    [(0, 8), (float("nan"), 0)],
-    (0, float("inf")),
-    (1e15, 1e15 + 1),
-    [(0, 8)],
-    [(0, 8)] * 3,
-    [(0, 4, 8)] * 2,
-    [(0, 8), (0,)],
-    {"x0": (0, 8)},
+    None, "0 8", ("0", "8"), 8, (1, 1), (8, 0), (0, float("inf")), (1e15, 1e15 + 1),
+    [(0, 8), (0, float("nan"))], [(0, 8), (float("nan"), 0)], [(0, 8)], [(0, 8)] * 3,
+    [(0, 4, 8)] * 2, [(0, 8), (0,)], {"x0": (0, 8)}, {"x0": (0, 8), "x1": "08"},
     {"x0": (0, 8), "x1": (0, 8), "x2": (0, 8)},
-    {"x0": (0, 8), "x1": "08"},
-]
+]  # fmt: skip
 TABLES: Cases = [
     ({"epsilon": None}, "epsilon: expected"),
     ({"delta": -1e-9}, "delta: expected"),
@@ -93,55 +80,37 @@ TABLES: Cases = [
     ({"on_unknown": "guess"}, "on_unknown: expected drop, keep or error"),
     (
         {"on_unknown": "error", "population": "riders"},
-        "on_unknown: the value error would reveal a row, so with",
+        "the value error would reveal a row, so with",
     ),
 ]
-COLUMNS: list[Any] = [
-    [],
-    "owner",
-    {"a", "b"},
-    None,
-    2.5,
-    0,
-    True,
-    10**6,
-    ["a", "a"],
-    [1, "1"],
-    ["a", None],
-    ["a", ("b",)],
-    pd.CategoricalDtype(),
-    {},
-    {"levels": [1], "size": 1},
-    {"levels": [1], "bounds": [0, 1], "bins": 2},
-    {"bounds": [0, 1]},
-    {"bins": 4},
-    {"bounds": [0, 1], "bins": 2, "edges": [0.5]},
-    {"bounds": ["0", "1"], "bins": 2},
-    {"edges": [1]},
-    {"bounds": [0, 1], "edges": [2]},
-    {"edges": [0, [1, 2]]},
+FORMS: list[Any] = [
+    [], "owner", {"a", "b"}, None, 2.5, 0, True, 10**6, ["a", "a"], [1, "1"], ["a", None],
+    ["a", ("b",)], pd.CategoricalDtype(), {}, {"levels": [1], "size": 1},
+    {"levels": [1], "bounds": [0, 1], "bins": 2}, {"bounds": [0, 1]}, {"bins": 4},
+    {"bounds": [0, 1], "bins": 2, "edges": [0.5]}, {"bounds": ["0", "1"], "bins": 2},
+    {"edges": [1]}, {"bounds": [0, 1], "edges": [2]}, {"edges": [0, [1, 2]]},
+]  # fmt: skip
+COLUMNS = [({"domain": {"tenure": form}}, "domain: column 'tenure': expected ") for form in FORMS]
+MAPPING = "a mapping of column names to levels, bins or sizes, got "
+DOMAINS: Cases = [
+    ({"domain": {}}, f"{MAPPING}no columns"),
+    ({"domain": None}, f"{MAPPING}NoneType"),
+    ({"domain": ["tenure"]}, f"{MAPPING}list"),
+    ({"domain": {1: 2, "1": 2}}, "the names of columns must differ as texts, but two are '1'"),
 ]
-DOMAINS: list[tuple[Any, str]] = [
-    ({}, "a mapping of column names to levels, bins or sizes, got no columns"),
-    (None, "a mapping of column names to levels, bins or sizes, got NoneType"),
-    (["tenure"], "a mapping of column names to levels, bins or sizes, got list"),
-    ({1: 2, "1": 2}, "domain: the names of columns must differ as texts, but two are '1': rename"),
-]
-DATES: list[tuple[dict[str, Any], str]] = [
-    ({"bounds": ["2026-01-01", "2026-12-31"]}, "every, bins or edges"),
-    ({"bounds": ["2026-12-31", "2026-01-01"], "every": "day"}, "bounds"),
-    ({"bounds": ["2026-01-01", "2026-12-31"], "every": "fortnight"}, "every"),
-    ({"bounds": ["2026-01-01", "2026-12-31"], "bins": 4, "zone": "Zurich"}, "zone"),
-    ({"bounds": ["2026-01-01", "2026-12-31"], "bins": 4, "integer": True}, "integer"),
-    ({"type": "date", "every": "day"}, "bounds"),
+YEAR = {"bounds": ["2026-01-01", "2026-12-31"]}
+DATES: Cases = [
+    ({"domain": {"day": form}}, words)
+    for form, words in (
+        (YEAR, "every, bins or edges"),
+        ({"bounds": YEAR["bounds"][::-1], "every": "day"}, "bounds"),
+        ({**YEAR, "every": "fortnight"}, "every"),
+        ({**YEAR, "bins": 4, "zone": "Zurich"}, "zone"),
+        ({**YEAR, "bins": 4, "integer": True}, "integer"),
+        ({"type": "date", "every": "day"}, "bounds"),
+    )
 ]
 
-OPEN = {
-    "zone": {"levels": "discover", "at_most": 20},
-    "fare": {"bounds": "discover", "unit": 0.5, "bins": {"quantiles": 8}},
-    "age": {"bounds": [0, 80], "bins": {"quantiles": 4}, "integer": True},
-    "sex": ["f", "m"],
-}
 DISCOVERED: Cases = [
     ({"discover": None, "epsilon": "big"}, "epsilon: expected a decimal number"),
     ({"discover": None, "delta": "small"}, "delta: expected a decimal number"),
@@ -160,10 +129,7 @@ BOUNDS: Cases = [
     ({"discover": {"epsilon": 2}}, "an ε below that of the fit, 2, got 2"),
     ({"bounds": (0, 1)}, "no column is left to be discovered"),
     ({"bounds": {"x": "discover"}}, "needs a pair of bounds, but 'y' has none: add it"),
-    (
-        {"bounds": {"x": "discover", "y": (0, 1), "z": (0, 1)}},
-        "needs a pair of bounds, but 'z' is no column of X",
-    ),
+    ({"bounds": {"x": "discover", "y": (0, 1), "z": (0, 1)}}, "but 'z' is no column of X"),
     ({"bounds": "find"}, "bounds: the value must be"),
 ]
 KNOWN = {"age": {"bounds": [0, 80], "bins": 8}, "state": ["single", "married"]}
@@ -181,19 +147,11 @@ def empty_frame(*columns: str) -> pd.DataFrame:
 
 LAWS: dict[str, tuple[Make, Any, Cases]] = {
     "centres": (private, VILLAGES, CENTRES),
-    "boxes": (private, VILLAGES, [({"bounds": item}, "bounds: ") for item in BOXES]),
+    "boxes": (private, VILLAGES, [({"bounds": box}, "bounds: ") for box in BOXES]),
     "tables": (copier, VILLAGE, TABLES),
-    "columns": (
-        copier,
-        VILLAGE,
-        [({"domain": {"tenure": item}}, "domain: column 'tenure': expected ") for item in COLUMNS],
-    ),
-    "domains": (copier, VILLAGE, [({"domain": item}, words) for item, words in DOMAINS]),
-    "dates": (
-        copier,
-        empty_frame("day"),
-        [({"domain": {"day": item}}, words) for item, words in DATES],
-    ),
+    "columns": (copier, VILLAGE, COLUMNS),
+    "domains": (copier, VILLAGE, DOMAINS),
+    "dates": (copier, empty_frame("day"), DATES),
     "discovered": (
         changed(copier, domain=OPEN, epsilon=3, discover={"epsilon": "1", "delta": 1e-6}),
         empty_frame(*OPEN),
@@ -234,52 +192,57 @@ def test_invalid_parameter_is_refused_before_any_noise(
     assert not [name for name in vars(estimator) if name in ("spends_", "_promise_text")]
 
 
-EPSILONS = [
-    *((value, Fraction(1, 10)) for value in ("0.1", "1e-1", " .10 ", 0.1, np.float64(0.1))),
-    *((value, 2) for value in (2, "2", 2.0, np.int64(2), Fraction(2))),
-    (Fraction(1, 10), Fraction(1, 10)),
+NANO = Fraction(1, 10**9)
+AMOUNTS: list[tuple[Any, Any, Any]] = [
+    *((exact_epsilon, value, Fraction("0.1")) for value in ("0.1", "1e-1", " .10 ", 0.1)),
+    *((exact_epsilon, value, Fraction("0.1")) for value in (np.float64(0.1), Fraction(1, 10))),
+    *((exact_epsilon, value, 2) for value in (2, "2", 2.0, np.int64(2), Fraction(2))),
     # A float is rounded down to nine decimals.
-    (1 / 3, Fraction(333_333_333, 10**9)),
-    (0.9999999999, Fraction(999_999_999, 10**9)),
-    (np.float32(0.1), Fraction(100_000_001, 10**9)),
-    (1e-6, Fraction(1, 10**6)),
-    (1e6, 10**6),
+    (exact_epsilon, 1 / 3, 333_333_333 * NANO),
+    (exact_epsilon, 0.9999999999, 999_999_999 * NANO),
+    (exact_epsilon, np.float32(0.1), 100_000_001 * NANO),
+    (exact_epsilon, 1e-6, 1000 * NANO),
+    (exact_epsilon, 1e6, 10**6),
+    *(
+        (exact_delta, value, NANO)
+        for value in ("1e-9", "0.000000001", 1e-9, np.float64(1e-9), NANO)
+    ),
+    *((exact_delta, value, None) for value in (None, 0, 0.0, "0", " 0.0 ", NANO * 0, np.int64(0))),
 ]
 
 
-@pytest.mark.parametrize(("value", "epsilon"), EPSILONS, ids=repr)
-def test_epsilon_is_read_exactly(value: object, epsilon: Fraction):
-    assert exact_epsilon(value) == epsilon
+@pytest.mark.parametrize(("read", "value", "amount"), AMOUNTS, ids=repr)
+def test_epsilon_and_delta_are_read_exactly(read: Any, value: object, amount: Fraction | None):
+    assert read(value) == amount
 
 
-NO_EPSILON = [None, True, "", "one", 0, -1, float("nan"), float("inf"), 1j, [1], Fraction(1, 3)]
-
-
-@pytest.mark.parametrize("value", [*NO_EPSILON, "0.1234567891", 10**7, 1e-9, 1e300], ids=repr)
-def test_what_is_no_decimal_epsilon_is_refused(value: object):
-    with pytest.raises(DeclarationError, match="epsilon"):
-        exact_epsilon(value)
-
-
-DELTAS = [
-    *((value, Fraction(1, 10**9)) for value in ("1e-9", "0.000000001", 1e-9, np.float64(1e-9))),
-    (Fraction(1, 10**9), Fraction(1, 10**9)),
-    *((value, None) for value in (None, 0, 0.0, "0", " 0.0 ", Fraction(0), np.int64(0))),
+NAN, INF = float("nan"), float("inf")
+NO_EPSILON = [
+    None,
+    True,
+    "",
+    "one",
+    0,
+    -1,
+    NAN,
+    INF,
+    1j,
+    [1],
+    Fraction(1, 3),
+    "0.1234567891",
+    10**7,
+]
+NO_DELTA = [False, "", "none", -1, 1, 0.5, NAN, [0], np.zeros(2), Fraction(1, 3000)]
+NO_AMOUNTS = [
+    *((exact_epsilon, value, "epsilon") for value in (*NO_EPSILON, 1e-9, 1e300)),
+    *((exact_delta, value, "delta: expected") for value in NO_DELTA),
 ]
 
 
-@pytest.mark.parametrize(("value", "delta"), DELTAS, ids=repr)
-def test_delta_is_read_exactly_and_0_is_none(value: object, delta: Fraction | None):
-    assert exact_delta(value) == delta
-
-
-NO_DELTA = [False, "", "none", -1, 1, 0.5, float("nan"), [0], np.zeros(2), Fraction(1, 3000)]
-
-
-@pytest.mark.parametrize("value", NO_DELTA, ids=repr)
-def test_what_is_no_delta_is_refused(value: object):
-    with pytest.raises(DeclarationError, match="delta: expected"):
-        exact_delta(value)
+@pytest.mark.parametrize(("read", "value", "words"), NO_AMOUNTS, ids=repr)
+def test_what_is_no_amount_is_refused(read: Any, value: object, words: str):
+    with pytest.raises(DeclarationError, match=words):
+        read(value)
 
 
 SAME_BOX = [[(0, 8), (-1, 1)], np.array([[0.0, 8.0], [-1.0, 1.0]]), {"y": (-1, 1), "x": (0, 8)}]
