@@ -4,8 +4,10 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import strategies as st
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.models import MODELS
@@ -77,6 +79,17 @@ def filled(value: Any, *, rows: int = 6) -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series([value] * rows, dtype=object) for name in DECLARED})
 
 
+ANY_VALUE = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(2**53 - 2, 2**53 + 2),
+    st.floats(),
+    st.text(max_size=3),
+    st.binary(max_size=2),
+    st.sampled_from(["1e3", " 7 ", "1.0", "-0", "nan", "inf", "1_0", [1], 1 + 0j, pd.NaT, pd.NA]),
+    st.sampled_from([Decimal("1.50"), Decimal(7), np.float32(0.1)]),
+)
 ODD = [Hostile(), [1], {}, b"gas", 1j, 10**5000, -(10**400), Decimal("sNaN"), "\ud800", "\0"]
 
 AWKWARD: dict[str, pd.DataFrame] = {

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dp_pipeline.estimators import PrivateKMeans, PrivateSynthesizer, WeakSignal
+from dp_pipeline.estimators import PrivateKMeans, WeakSignal
 from dp_pipeline.estimators.parameters import InvalidParameter
 from dp_pipeline_tests.estimators import households
 from dp_pipeline_tests.estimators.households import OPEN
@@ -49,16 +49,31 @@ def test_levels_bounds_and_quantiles_are_discovered():
     assert table["age"].dtype == "int64"
     assert SECRET not in set(table["zone"])
     assert abs((table["fare"] < 7.4).mean() - 0.5) < 0.1
+    pd.testing.assert_frame_equal(fitted.sample(50), fitted.sample(50))
+    assert fitted.marginal("zone")["probability"].sum() == pytest.approx(1)
 
 
-def test_what_discovery_costs_is_a_part_of_epsilon():
-    fitted = copier().fit(people())
-    assert sum(spend.epsilon for spend in fitted.spends_) == 3
-    assert sum(spend.delta for spend in fitted.spends_) == Fraction(1, 10**6)
-    measurements = [
-        spend for spend in fitted.spends_ if spend.what.startswith(("levels", "bounds", "quantil"))
-    ]
-    assert sum(spend.epsilon for spend in measurements) == 1
+@pytest.mark.parametrize(
+    ("parameters", "promise", "epsilon", "delta"),
+    [
+        ({}, "fitted: ε=3, δ=1e-6, protects one row", 1, Fraction(1, 10**6)),
+        (
+            {"domain": "discover", "epsilon": 1, "discover": None},
+            "its domain is discovered for ε=0.1 and δ=1e-9 of that",
+            Fraction(1, 10),
+            Fraction(1, 10**9),
+        ),
+    ],
+)
+def test_what_discovery_costs_is_a_part_of_epsilon(
+    parameters: dict[str, Any], promise: str, epsilon: Fraction, delta: Fraction
+):
+    fitted = copier(**parameters).fit(people())
+    queries = [spend for spend in fitted.spends_ if spend.what.partition(" ")[0] in DISCOVERING]
+    assert sum(spend.epsilon for spend in queries) == epsilon
+    assert sum(spend.epsilon for spend in fitted.spends_) == fitted.epsilon
+    assert sum(spend.delta for spend in fitted.spends_) == delta
+    assert promise in repr(fitted)
 
 
 def test_types_of_the_frame_decide_what_is_discovered():
@@ -72,32 +87,11 @@ def test_types_of_the_frame_decide_what_is_discovered():
     assert sum(spend.epsilon for spend in fitted.spends_) == 3
 
 
-def test_a_tenth_of_epsilon_discovers_the_domain_by_default():
-    fitted = PrivateSynthesizer(epsilon=1, noise="seeded:7").fit(people())
-    look = [spend for spend in fitted.spends_ if spend.what.partition(" ")[0] in DISCOVERING]
-    assert sum(spend.epsilon for spend in look) == Fraction(1, 10)
-    assert sum(spend.delta for spend in look) == Fraction(1, 10**9)
-    assert "its domain is discovered for ε=0.1 and δ=1e-9 of that" in repr(fitted)
-
-
 def test_an_array_of_numbers_is_discovered_and_spends_no_delta():
     fitted = copier(domain="discover").fit(people()[["fare", "age"]].to_numpy())
     assert set(fitted.discovered_) == {"x0", "x1"}
     assert sum(spend.delta for spend in fitted.spends_) == 0
     assert sum(spend.epsilon for spend in fitted.spends_) == 3
-
-
-def test_what_is_promised_has_the_price_of_the_discovery_in_it():
-    line = repr(copier().fit(people()))
-    assert "fitted: ε=3, δ=1e-6, protects one row" in line
-
-
-def test_sampling_repeats_over_discovered_domain():
-    fitted = copier().fit(people())
-    first, again = fitted.sample(50), fitted.sample(50)
-    pd.testing.assert_frame_equal(first, again)
-    assert set(fitted.sample(50)["zone"]) <= set(fitted.discovered_["zone"]["levels"])
-    assert fitted.marginal("zone")["probability"].sum() == pytest.approx(1)
 
 
 def test_levels_that_nobody_reaches_are_other_with_a_warning():
@@ -118,10 +112,10 @@ def test_ranges_of_dates_are_discovered(zone: str | None):
 
 
 def test_constraints_hold_with_a_discovered_domain():
-    message = {"never": [{"sex": "f", "walks": "no"}]}
+    never = {"never": [{"sex": "f", "walks": "no"}]}
     rows = people().assign(walks=np.where(people()["sex"] == "f", "yes", "no"))
     domain = {**OPEN, "walks": ["yes", "no"]}
-    table = copier(domain=domain, constraints=message).fit(rows).sample()
+    table = copier(domain=domain, constraints=never).fit(rows).sample()
     assert not ((table["sex"] == "f") & (table["walks"] == "no")).any()
     with pytest.raises(InvalidParameter, match="attributes with declared levels or bins"):
         copier(constraints={"never": [{"sex": "f", "zone": "Ried"}]}).fit(people())
@@ -147,12 +141,14 @@ def test_centres_lie_in_discovered_bounds():
     assert sorted(fitted.cluster_centers_[:, 0].round(-1).tolist()) == [20, 100]
 
 
-def test_what_bounds_cost_is_a_part_of_epsilon():
-    fitted = open_box().fit(villages())
-    assert sum(spend.epsilon for spend in fitted.spends_) == 2
-    first, second = fitted.spends_[:2]
-    assert (first.what, second.what) == ("bounds of x", "bounds of y")
-    assert first.epsilon + second.epsilon == Fraction(1, 2)
+@pytest.mark.parametrize(
+    ("discover", "cost"), [({"epsilon": "0.5"}, Fraction(1, 2)), (None, Fraction(1, 5))]
+)
+def test_what_bounds_cost_is_a_part_of_epsilon(discover: Any, cost: Fraction):
+    spends = open_box(discover=discover).fit(villages()).spends_
+    assert sum(spend.epsilon for spend in spends) == 2
+    assert [spend.what for spend in spends[:2]] == ["bounds of x", "bounds of y"]
+    assert sum(spend.epsilon for spend in spends[:2]) == cost
 
 
 def test_some_bounds_may_be_declared():
@@ -161,17 +157,7 @@ def test_some_bounds_may_be_declared():
     assert fitted.spends_[0].what == "bounds of y"
 
 
-def test_declared_bounds_are_unchanged():
-    assert private().fit(villages() / 20).bounds_.tolist() == [[0, 8], [0, 8]]
-
-
 def test_bounds_of_too_few_rows_are_a_guess_that_says_so():
     with pytest.warns(WeakSignal, match="bounds of x: no power of two has a noisy count of the"):
         fitted = open_box().fit(villages()[:3])
     assert (fitted.bounds_[:, 0] < fitted.bounds_[:, 1]).all()
-
-
-def test_a_tenth_of_epsilon_finds_bounds_by_default():
-    fitted = open_box(discover=None).fit(villages())
-    assert sum(spend.epsilon for spend in fitted.spends_[:2]) == Fraction(2, 10)
-    assert sum(spend.epsilon for spend in fitted.spends_) == 2

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -91,6 +92,7 @@ CENTRES = Kind(
         "no columns": np.zeros((3, 0)),
         "ragged rows": [[271828.0, 1.0], [3.0]],
         "a name twice": pd.DataFrame([[271828.0, 1.0]], columns=["a", "a"]),
+        "sparse rows": csr_array(VILLAGES),
         "nothing": None,
     },
 )

@@ -95,27 +95,20 @@ def test_a_frame_and_its_files_have_the_same_codes(declared: str, content: str, 
                 codes_of_file(parquet, domain)
             form = {**form, **FULFILLED[declared]}
         assert codes_of_file(parquet, domain_of(declared_columns({"x": form}))) == of_csv
-    of_frames = [
-        codes_of_frame(table.to_pandas(), domain),
-        codes_of_frame(table.to_pandas(types_mapper=pd.ArrowDtype), domain),
-        codes_of_frame(pd.DataFrame({"x": pd.Series(column, dtype=object)}), domain),
-    ]
-    assert of_frames == [of_csv] * 3
+    objects = pd.DataFrame({"x": pd.Series(column, dtype=object)})
+    for frame in (table.to_pandas(), table.to_pandas(types_mapper=pd.ArrowDtype), objects):
+        assert codes_of_frame(frame, domain) == of_csv
 
 
+NO_DATE = {"bounds": ["2026-01-01", "2026-13-01"], "every": "day"}
+MISSING = {"levels": ["a", "b"], "missing": ["a"]}
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "upside down": ({"bounds": [3, 1], "bins": 2}, {"bounds": ["3", "1"], "bins": "2"}),
     "no bins": ({"bounds": [0, 1], "bins": 0}, {"bounds": ["0", "1"], "bins": "0"}),
     "a misspelt field": ({"levels": [1, 2], "othr": 1}, {"levels": ["1", "2"], "othr": "1"}),
     "another other": ({"levels": [1, 2], "other": 3}, {"levels": ["1", "2"], "other": "3"}),
-    "a missing level": (
-        {"levels": ["a", "b"], "nullable": True, "missing": ["a"]},
-        {"levels": ["a", "b"], "nullable": "true", "missing": ["a"]},
-    ),
-    "no date": (
-        {"bounds": ["2026-01-01", "2026-13-01"], "every": "day"},
-        {"type": "date", "bounds": ["2026-01-01", "2026-13-01"], "every": "day"},
-    ),
+    "a missing level": ({**MISSING, "nullable": True}, {**MISSING, "nullable": "true"}),
+    "no date": (NO_DATE, {"type": "date", **NO_DATE}),
 }
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib as mpl
@@ -11,12 +12,11 @@ import polars as pl
 import pytest
 
 from dp_pipeline.estimators import (
-    PrivateSynthesizer,
     plot_map,
     plot_marginals,
     plot_pairs,
 )
-from dp_pipeline_tests.estimators.households import refusal
+from dp_pipeline_tests.estimators.households import VILLAGE, copier, refusal
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 
 mpl.use("Agg")
@@ -46,18 +46,14 @@ def test_bars_are_shares_of_synthetic_rows_and_dots_of_real_ones():
     assert pet.lines[0].get_xdata().tolist() == [0.25, 0.5, 0.25, 0.0]
     assert bars(age) == {"1": 0.25, "2": 0.75}
     assert age.lines[0].get_xdata().tolist() == [0.75, 0.25]
-
-
-def test_plot_without_real_rows_has_no_dots():
-    axes = plot_marginals(DRAWN, columns=["pet"])
-    assert bars(axes) == {"cat": 0.5, "dog": 0.25, "missing": 0.25}
-    assert not axes.lines
+    alone = plot_marginals(DRAWN, columns=["pet"])
+    assert bars(alone) == {"cat": 0.5, "dog": 0.25, "missing": 0.25}
+    assert not alone.lines
 
 
 def test_bins_and_levels_are_those_of_the_synthetic_rows():
-    synthetic = pd.DataFrame(
-        {"age": np.arange(100.0), "pet": [f"pet {index}" for index in range(100)]}
-    )
+    pets = [f"pet {index}" for index in range(100)]
+    synthetic = pd.DataFrame({"age": np.arange(100.0), "pet": pets})
     real = pd.DataFrame({"age": [-1e9, 1e9], "pet": ["a secret", "another"]})
     age, pet = plot_marginals(synthetic, real)
     assert age.patches[0].get_width() == 0.05
@@ -87,28 +83,32 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
     assert result.mask[0, 1]
 
 
-@pytest.mark.parametrize(
-    ("words", "call"),
-    [
-        (
-            "columns: the frame of synthetic rows has no column 'shoe': choose from pet, age",
-            {"columns": ["shoe"]},
-        ),
-        ("columns: a plot takes 1 to", {"columns": []}),
-        (
-            "columns: a plot takes different columns, but 'pet' is repeated",
-            {"columns": ["pet", "pet"]},
-        ),
-        ("ax: expected one column to draw on it, got 2 columns: leave ax out", {"ax": object()}),
-    ],
-)
-def test_columns_that_cannot_be_plotted_are_refused(words: str, call: dict[str, Any]):
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: plot_marginals(DRAWN, columns=["shoe"]), "no column 'shoe': choose from pet, age"),
+    (lambda: plot_marginals(DRAWN, columns=[]), "columns: a plot takes 1 to"),
+    (
+        lambda: plot_marginals(DRAWN, columns=["pet", "pet"]),
+        "different columns, but 'pet' is repeated",
+    ),
+    (lambda: plot_marginals(DRAWN, ax=object()), "ax: expected one column to draw on it, got 2"),
+    (lambda: plot_marginals(DRAWN, TRUE[["age"]]), "has no column 'pet': choose from age"),
+    (
+        lambda: plot_pairs(DRAWN, columns=["pet"]),
+        "a plot of pairs needs at least two columns, got 1",
+    ),
+    (lambda: plot_marginals(copier().fit(VILLAGE)), "must be a frame, not a PrivateSynthesizer"),
+    (lambda: plot_map(DRAWN), "kmeans: the value must be a fitted PrivateKMeans, not"),
+    (
+        lambda: plot_map(quiet_fit(private(), VILLAGES), np.ones((2, 3))),
+        "columns as in the fit, not",
+    ),
+]
+
+
+@pytest.mark.parametrize(("draw", "words"), REFUSED)
+def test_what_cannot_be_plotted_is_refused(draw: Callable[[], Any], words: str):
     with refusal(match=words):
-        plot_marginals(DRAWN, **call)
-    with refusal(match="a plot of pairs needs at least two columns, got 1"):
-        plot_pairs(DRAWN, columns=["pet"])
-    with refusal(match="has no column 'pet': choose from age"):
-        plot_marginals(DRAWN, TRUE[["age"]])
+        draw()
 
 
 DAYS = pd.Series(pd.date_range("2025-01-01", periods=100))
@@ -160,22 +160,12 @@ def test_bins_of_numbers_close_together_have_different_labels():
 
 
 def test_missing_and_other_bars_are_always_labelled():
-    expected = np.linspace(0.5, 99.5, 90)
-    rows = {
-        "income": [*expected, *[None] * 10],
-        "town": [*(f"town {index % 30}" for index in range(99)), None],
-    }
+    incomes, towns = np.linspace(0.5, 99.5, 90), [f"town {index % 30}" for index in range(99)]
+    rows = {"income": [*incomes, *[None] * 10], "town": [*towns, None]}
     income, place_name = plot_marginals(pd.DataFrame(rows))
     assert [label.get_text() for label in income.get_yticklabels()][-1] == "missing"
     assert income.get_yticks()[-1] == 20
     assert [label.get_text() for label in place_name.get_yticklabels()][-2:] == ["other", "missing"]
-
-
-def test_a_fitted_synthesizer_is_no_frame():
-    pets = pd.concat([DRAWN] * 100)
-    fitted = PrivateSynthesizer(domain={"pet": ["cat", "dog"]}, epsilon=1).fit(pets)
-    with refusal(match="synthetic: the table must be a frame, not a PrivateSynthesizer"):
-        plot_marginals(fitted)
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -199,17 +189,9 @@ def test_map_draws_centres_and_rows_on_passed_axes(d: int):
     assert axes.get_xlabel() == "x0"
 
 
-def test_a_map_needs_a_fit_and_its_columns():
-    with refusal(match="kmeans: the value must be a fitted PrivateKMeans, not"):
-        plot_map(DRAWN)
-    with refusal(match="columns as in the fit, not"):
-        plot_map(quiet_fit(private(), VILLAGES), np.ones((2, 3)))
-
-
 @pytest.mark.chain
 def test_matplotlib_is_imported_lazily():
     code = "import sys, dp_pipeline as dp; dp.plot_map; print('matplotlib' in sys.modules)"
-    message = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert message.stdout.strip() == "False"
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "False"

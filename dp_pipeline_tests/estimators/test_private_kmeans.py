@@ -59,12 +59,9 @@ def exact_rows(rows: Any, **parameters: Any) -> int:
     return int(noise.draws[0].exact.sum())
 
 
-def test_nan_rows_are_dropped_and_infinite_ones_clipped():
+def test_rows_of_missing_numbers_are_dropped_and_infinite_ones_clipped():
     rows = [[NAN, 1.0], [1.0, NAN], [NAN, NAN], [INF, -INF], [1.0, INF], [99.0, 1.0], [1.0, 1.0]]
     assert exact_rows(rows) == 4
-
-
-def test_a_missing_number_of_a_nullable_column_drops_its_row():
     frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2.0, NAN]})
     assert exact_rows(frame) == 1
 
@@ -90,37 +87,24 @@ def test_containers_of_the_same_rows_give_the_same_centres():
     assert all(np.array_equal(centres[0], each) for each in centres)
 
 
-def test_sparse_rows_are_refused():
-    from scipy.sparse import csr_array
-
-    with refusal(match="X: the rows must be dense, but they are a sparse matrix"):
-        private().fit(csr_array(VILLAGES))
-
-
 def test_there_are_no_exact_labels_and_no_exact_inertia():
     estimator = quiet_fit(private(), VILLAGES)
     assert not {"labels_", "inertia_", "fit_predict"} & set(dir(estimator))
 
 
-def test_a_weak_signal_is_warned_of_with_a_noisy_number():
-    with pytest.warns(WeakSignal, match=r"N·ε/k must be at least 20, but .* by a noisy count"):
-        private().fit(VILLAGES)
-
-
-def test_many_rows_give_no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        private().fit(np.repeat(VILLAGES, 200, axis=0))
-
-
 def test_a_fit_keeps_what_it_warned_of():
-    with pytest.warns(WeakSignal) as caught:
+    with pytest.warns(
+        WeakSignal, match=r"N·ε/k must be at least 20, but .* by a noisy count"
+    ) as caught:
         weak = private(nominal_rows=5_000).fit(VILLAGES)
     assert [f"PrivateKMeans: {text}" for text in weak.warnings_] == [
         str(warning.message) for warning in caught
     ]
     assert [text.partition(":")[0] for text in weak.warnings_] == ["Few rows", "Weak signal"]
-    assert private(nominal_rows=1_200).fit(np.repeat(VILLAGES, 200, axis=0)).warnings_ == ()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        strong = private(nominal_rows=1_200).fit(np.repeat(VILLAGES, 200, axis=0))
+    assert strong.warnings_ == ()
 
 
 def test_rows_in_another_unit_warn_of_a_bound():
@@ -130,26 +114,21 @@ def test_rows_in_another_unit_warn_of_a_bound():
         private().fit(metres)
 
 
-def test_every_fit_is_a_new_draw_and_costs_epsilon_again():
-    estimator = private(noise=SeededNoise(7), epsilon="0.3")
+@pytest.mark.parametrize(("noise", "is_new"), [(SeededNoise(7), True), ("seeded:7", False)])
+def test_a_fit_costs_epsilon_again_and_noise_by_name_restarts(noise: Any, is_new: bool):
+    estimator = private(noise=noise, epsilon="0.3")
     first = quiet_fit(estimator, VILLAGES).cluster_centers_
     spends = estimator.spends_
-    assert not np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_)
+    assert np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_) != is_new
     assert sum(spend.epsilon for spend in (*spends, *estimator.spends_)) == Fraction(6, 10)
-
-
-def test_noise_by_name_restarts_with_every_fit():
-    estimator = private()
-    first = quiet_fit(estimator, VILLAGES).cluster_centers_
-    assert np.array_equal(first, quiet_fit(estimator, VILLAGES).cluster_centers_)
 
 
 def test_default_noise_is_secure():
     parameters = PrivateKMeans(3, epsilon=1, bounds=BOX).get_params()
     assert parameters["noise"] is None
-    item, other = (quiet_fit(private(noise=None), VILLAGES) for _ in range(2))
+    first, second = (quiet_fit(private(noise=None), VILLAGES) for _ in range(2))
     # Two equal trees of 16 first counts at scale 5: below 10^(−12).
-    assert not np.array_equal(item.synopsis_.weights, other.synopsis_.weights)
+    assert not np.array_equal(first.synopsis_.weights, second.synopsis_.weights)
 
 
 def test_predict_and_transform_give_nearest_and_distances():
@@ -158,12 +137,9 @@ def test_predict_and_transform_give_nearest_and_distances():
     distances = np.linalg.norm(rows[:, None] - estimator.cluster_centers_[None], axis=2)
     assert estimator.transform(rows) == pytest.approx(distances)
     assert np.array_equal(estimator.predict(rows), distances.argmin(axis=1))
-
-
-@pytest.mark.parametrize("verb", ["predict", "transform"])
-def test_predict_refuses_missing_numbers(verb: str):
-    with pytest.raises(ValueError, match="NaN"):
-        getattr(quiet_fit(private(), VILLAGES), verb)([[NAN, 1.0]])
+    for verb in (estimator.predict, estimator.transform):
+        with pytest.raises(ValueError, match="NaN"):
+            verb([[NAN, 1.0]])
 
 
 @pytest.mark.parametrize("rows", [AWKWARD["nobody"], VILLAGES], ids=["nobody", "two villages"])
@@ -199,17 +175,18 @@ def test_a_release_without_counts_has_no_sizes(monkeypatch: pytest.MonkeyPatch):
     assert quiet_fit(private(), VILLAGES).cluster_sizes_ is None
 
 
-def test_a_method_without_a_synopsis_cannot_be_clustered_again():
-    estimator = quiet_fit(private(method="dp_kmeans"), VILLAGES)
-    assert estimator.synopsis_ is None
-    with refusal(match="recluster: the method of the fit makes no synopsis, which"):
-        estimator.recluster(3)
-
-
-@pytest.mark.parametrize("k", [0, 2.5, None, 10_001])
-def test_no_number_of_centres_is_refused_when_clustering_again(k: object):
-    with refusal(match="n_clusters"):
-        quiet_fit(private(), VILLAGES).recluster(k)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("method", "k", "words"),
+    [
+        *(("htree_kmeans", k, "n_clusters") for k in (0, 2.5, None, 10_001)),
+        ("dp_kmeans", 3, "recluster: the method of the fit makes no synopsis, which"),
+    ],
+)
+def test_wrong_clustering_again_is_refused(method: str, k: Any, words: str):
+    estimator = quiet_fit(private(method=method), VILLAGES)
+    assert (estimator.synopsis_ is None) == (method == "dp_kmeans")
+    with refusal(match=words):
+        estimator.recluster(k)
 
 
 @pytest.mark.parametrize("as_frame", [False, True])

@@ -27,7 +27,6 @@ METHODS = {
     for verb, method in vars(kind).items()
     if inspect.isfunction(method) and not verb.startswith("_")
 }
-FROM_SCIKIT_LEARN = {"n_features_in_", "feature_names_in_"}
 
 
 def section(of: Any, title: str) -> str:
@@ -47,13 +46,9 @@ def entries(of: Any, title: str) -> list[str]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_every_parameter_is_documented(name: str) -> None:
-    accepted = [
-        parameter
-        for parameter in inspect.signature(CLASSES[name]).parameters
-        if parameter != "self"
-    ]
+    accepted = set(inspect.signature(CLASSES[name]).parameters) - {"self"}
     assert sorted(entries(CLASSES[name], "Parameters")) == sorted(accepted)
-    assert set(accepted) == set(CLASSES[name]._get_param_names())
+    assert accepted == set(CLASSES[name]._get_param_names())
 
 
 @pytest.mark.parametrize("name", FITS)
@@ -64,11 +59,8 @@ def test_every_fitted_attribute_is_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_argument_of_a_method_is_explained(name: str) -> None:
-    accepted = [
-        method for method in inspect.signature(METHODS[name]).parameters if method != "self"
-    ]
-    explained = [method.lstrip("*") for method in entries(METHODS[name], "Parameters")]
-    assert explained == accepted
+    explained = [argument.lstrip("*") for argument in entries(METHODS[name], "Parameters")]
+    assert ["self", *explained] == list(inspect.signature(METHODS[name]).parameters)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -94,9 +86,8 @@ def test_an_estimator_names_the_sources_of_its_default_method(name: str) -> None
 def test_every_public_name_has_a_docstring_of_its_own(name: str) -> None:
     result = getattr(dp, name, None) or getattr(estimators, name)
     assert result.__doc__
-    assert not [
-        base for base in getattr(result, "__mro__", ())[1:] if base.__doc__ == result.__doc__
-    ]
+    bases = getattr(result, "__mro__", ())[1:]
+    assert result.__doc__ not in [base.__doc__ for base in bases]
 
 
 @pytest.mark.parametrize("name", ["load_dataset", "plan", "run"])

@@ -21,7 +21,13 @@ from dp_pipeline_tests.estimators.households import METHODS, VILLAGE, copier, re
 from dp_pipeline_tests.estimators.people import VILLAGES, private, quiet_fit
 
 MANY = pd.concat([VILLAGE] * 200, ignore_index=True)
+MANY_PLACES = np.tile(VILLAGES, (200, 1))
 NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> PrivateSynthesizer:
+    return copier(epsilon=100).fit(MANY)
 
 
 def number(name: str, *edges: float, nullable: bool = False) -> Attribute:
@@ -69,30 +75,24 @@ def test_table_is_at_distance_zero_from_itself():
 
 def test_a_correlation_is_that_of_the_middles_of_bins():
     other = table((0, 0, 1), (0, 1, 0), (1, 2, 0), (1, 1, 1))
-    (result,) = (
-        item for item in TableComparison(PEOPLE, REAL, other).compared() if item.correlation
-    )
-    age = {0: 10.0, 1: 30.0, 2: 50.0}
-    rent = {0: 50.0, 1: 200.0}
+    pairs = TableComparison(PEOPLE, REAL, other).compared()
+    (result,) = (pair for pair in pairs if pair.correlation)
     by_hand = [
-        np.corrcoef([age[index] for index in item["age"]], [rent[index] for index in item["rent"]])[
-            0, 1
-        ]
-        for item in (other, REAL)
+        np.corrcoef(
+            np.array([10.0, 30.0, 50.0])[rows["age"]], np.array([50.0, 200.0])[rows["rent"]]
+        )
+        for rows in (other, REAL)
     ]
     assert result.attributes == ("age", "rent")
-    assert result.correlation == pytest.approx(by_hand[0] - by_hand[1])
+    assert result.correlation == pytest.approx((by_hand[0] - by_hand[1])[0, 1])
 
 
 def test_a_missing_number_has_no_part_in_a_correlation():
     domain = Domain((number("age", 0, 20, 40, nullable=True), number("rent", 0, 100, 300)))
     real = {"age": np.array([0, 1, 2, 2]), "rent": np.array([0, 1, 0, 1])}
     other = {"age": np.array([0, 1, 0, 1]), "rent": np.array([0, 1, 0, 1])}
-    (pair,) = (
-        table
-        for table in TableComparison(domain, real, other).compared()
-        if table.correlation is not None
-    )
+    pairs = TableComparison(domain, real, other).compared()
+    (pair,) = (pair for pair in pairs if pair.correlation is not None)
     assert pair.correlation == pytest.approx(0.0)
 
 
@@ -122,10 +122,7 @@ def test_label_of_several_levels_has_a_classifier_each():
 def test_label_that_cannot_be_predicted_is_refused(label: str):
     domain = Domain((levels("wide", *map(str, range(21))), levels("smokes", "no", "yes")))
     rows = {"wide": np.array([0, 1]), "smokes": np.array([0, 1])}
-    with pytest.raises(
-        DeclarationError,
-        match=r"The label must be one of wide, smokes, not 'unheard_of'|The label must",
-    ):
+    with pytest.raises(DeclarationError, match="The label must"):
         TableComparison(domain, rows, rows).learned_label(label)
 
 
@@ -145,8 +142,7 @@ def test_every_method_can_be_reported_of(method: str):
     assert not released.is_exact
 
 
-def test_rows_outside_the_domain_are_excluded():
-    fitted = copier(epsilon=100).fit(MANY)
+def test_rows_outside_the_domain_are_excluded(fitted: PrivateSynthesizer):
     strange = pd.concat([MANY, VILLAGE.assign(tenure="unheard of")], ignore_index=True)
     report = fitted.quality_report(strange)
     assert replace(report, left_out=0) == fitted.quality_report(MANY)
@@ -157,34 +153,27 @@ def test_rows_outside_the_domain_are_excluded():
 
 
 @pytest.mark.parametrize("kind", [pl.from_pandas, pa.Table.from_pandas])
-def test_real_rows_may_be_a_frame_of_any_kind(kind: Any):
-    fitted = copier(epsilon=100).fit(MANY)
+def test_real_rows_may_be_a_frame_of_any_kind(fitted: PrivateSynthesizer, kind: Any):
     assert fitted.quality_report(kind(MANY)) == fitted.quality_report(MANY)
 
 
-def test_a_report_leaves_no_row_in_the_estimator():
-    fitted = copier(epsilon=100).fit(MANY)
+def test_a_report_leaves_no_row_in_the_estimator(fitted: PrivateSynthesizer):
     before = pickle.dumps(fitted)
-    fitted.quality_report(village_of("a secret of row 271828"), label="tenure")
+    secret = VILLAGE.assign(heating="a secret of row 271828")
+    fitted.quality_report(pd.concat([MANY, secret], ignore_index=True), label="tenure")
     assert pickle.dumps(fitted) == before
 
 
-def village_of(text: str) -> pd.DataFrame:
-    return pd.concat([MANY, VILLAGE.assign(heating=text)], ignore_index=True)
-
-
-def test_report_of_empty_table_has_no_numbers():
-    fitted = copier(epsilon=100).fit(MANY)
+def test_report_of_empty_table_has_no_numbers(fitted: PrivateSynthesizer):
     report = fitted.quality_report(MANY[:0], label="tenure")
     assert report.real == 0
     assert np.isnan([table.distance for table in report.compared]).all()
     assert "n/a" in repr(report)
 
 
-def test_a_report_needs_a_fit_columns_and_rows_for_a_label():
+def test_a_report_needs_a_fit_columns_and_rows_for_a_label(fitted: PrivateSynthesizer):
     with pytest.raises(NotFittedError):
         copier().quality_report(MANY)
-    fitted = copier(epsilon=100).fit(MANY)
     with refusal(match="expected a column 'rent' as declared, got the columns "):
         fitted.quality_report(MANY.drop(columns="rent"))
     with refusal(match="label: a label can be evaluated only with real rows: pass"):
@@ -192,21 +181,19 @@ def test_a_report_needs_a_fit_columns_and_rows_for_a_label():
 
 
 def test_cost_of_noise_falls_with_epsilon():
-    noise = {
-        epsilon: PrivateSynthesizer(
-            domain={"smokes": ["no", "yes"]}, epsilon=epsilon, noise="seeded:7", random_state=0
-        )
-        .fit(pd.DataFrame({"smokes": ["no", "yes"] * 500}))
-        .quality_report()
-        for epsilon in (0.1, 1)
-    }
-    assert noise[0.1].cost.noise == pytest.approx(10 * noise[1].cost.noise, rel=0.3)
-    assert (noise[0.1].cost.seen, noise[1].cost.seen) == (0, 0)
+    rows, standard = (
+        pd.DataFrame({"smokes": ["no", "yes"] * 500}),
+        {"domain": {"smokes": ["no", "yes"]}},
+    )
+    much, little = (
+        copier(**standard, epsilon=epsilon).fit(rows).quality_report().cost for epsilon in (0.1, 1)
+    )
+    assert much.noise == pytest.approx(10 * little.noise, rel=0.3)
+    assert (much.seen, little.seen) == (0, 0)
 
 
 def test_centres_are_compared_with_exact_kmeans():
-    rows = np.tile(VILLAGES, (200, 1))
-    report = quiet_fit(private(epsilon=100), rows).quality_report(rows)
+    report = quiet_fit(private(epsilon=100), MANY_PLACES).quality_report(MANY_PLACES)
     assert report.rows == 1200
     assert report.ratio == pytest.approx(1.0, abs=0.5)
     by_hand = report.nicv / report.floor
@@ -216,13 +203,14 @@ def test_centres_are_compared_with_exact_kmeans():
 
 
 def test_rows_are_clipped_and_dropped_as_a_fit_has_them():
-    fitted = quiet_fit(private(epsilon=100), np.tile(VILLAGES, (200, 1)))
+    fitted = quiet_fit(private(epsilon=100), MANY_PLACES)
     odd = np.array([[1.0, 1.0], [NAN, 1.0], [6.0, 9e9], [6.0, 6.0], [1.0, 2.0]])
     plain = np.array([[1.0, 1.0], [6.0, 8.0], [6.0, 6.0], [1.0, 2.0]])
     assert fitted.quality_report(odd) == fitted.quality_report(plain)
-    with refusal(match="columns as in the fit, not"):
-        fitted.quality_report(np.ones((2, 3)))
-    with refusal(match="real: at least one row must have no missing number, but every"):
-        fitted.quality_report(np.array([[NAN, 1.0]]))
-    with refusal(match="but there are no rows: pass other rows"):
-        fitted.quality_report(np.ones((0, 2)))
+    for rows, words in (
+        (np.ones((2, 3)), "columns as in the fit, not"),
+        (np.array([[NAN, 1.0]]), "real: at least one row must have no missing number, but every"),
+        (np.ones((0, 2)), "but there are no rows: pass other rows"),
+    ):
+        with refusal(match=words):
+            fitted.quality_report(rows)

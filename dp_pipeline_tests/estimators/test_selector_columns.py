@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector
 from dp_pipeline.estimators.selector_columns import propose_cuts
-from dp_pipeline_tests.estimators.households import refusal
+from dp_pipeline_tests.estimators.households import ANY_VALUE, refusal
 
 Y = [0, 1] * 3
 NAN, INF = float("nan"), float("inf")
@@ -193,17 +193,6 @@ def test_new_rows_may_have_other_types():
         assert bits_of(estimator, new) == "00 11"
     intervals = pd.cut([1, 3, 5] * 2, [0, 2, 4, 6])
     assert bits_of(fitted(intervals), intervals.astype(str)) == "00 10 11 00 10 11"
-
-
-ANY_VALUE = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.floats(),
-    st.text(max_size=3),
-    st.binary(max_size=2),
-    st.sampled_from([pd.NaT, pd.NA, 1 + 0j, Decimal("1.5")]),
-)
 
 
 @given(st.lists(ANY_VALUE, min_size=6, max_size=6), st.lists(ANY_VALUE, max_size=6))
