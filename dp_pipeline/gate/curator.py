@@ -59,7 +59,7 @@ class Curator(TableCurator):
         checks.require_disjoint(nodes.are_disjoint(len(columns), depth))
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
-            ("nodes", columns, nodes.heights, nodes.cells),
+            ("nodes", columns, nodes.depths, nodes.cells),
             lambda counter: self._levels.counts(counter, columns, nodes, depth),
             epsilon=epsilon,
         )

@@ -214,7 +214,7 @@ class SplitSession:
         self._decay = decay(fan=1 << bits, scale=spend.scale)
         self._allowed = Prefixes.root().keys
 
-    def split(self, nodes: Prefixes) -> np.ndarray:
+    def decide_splits(self, nodes: Prefixes) -> np.ndarray:
         """Decide which nodes to split; return a mask of them, bool (m,).
 
         nodes   the root, or children of split nodes, each once; BoundaryViolation for others
@@ -289,7 +289,7 @@ class NodeLevels:
             self._levels[columns, depth] = [Sealed(level) for level in pyramid(finest)]
         levels = self._levels[columns, depth]
         counts = np.zeros(len(nodes), dtype=np.int64)
-        for height in range(depth + 1):
-            here = nodes.heights == height
-            counts[here] = levels[height].open_at_the_gate().ravel()[nodes.cells[here]]
+        for node_depth, level in enumerate(levels):
+            here = nodes.depths == node_depth
+            counts[here] = level.open_at_the_gate().ravel()[nodes.cells[here]]
         return Sealed(counts)

@@ -322,7 +322,7 @@ class Account:
         }
         return replace(declared, **same)
 
-    def require_room_for_earlier(
+    def count_earlier_in_window(
         self, opened: Account, spent: Fraction, *, delta: Fraction
     ) -> Fraction:
         """Return the ε or ρ that each window counts for what was spent before there were windows:

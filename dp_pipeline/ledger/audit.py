@@ -118,7 +118,7 @@ class Audit:
         spent, delta = self._spent[population, ""], self._deltas[population, "in all"]
         try:
             after = before.with_windows(self._account(entry))
-            after.require_room_for_earlier(before, Fraction(spent, NANO), delta=delta)
+            after.count_earlier_in_window(before, Fraction(spent, NANO), delta=delta)
         except DeclarationError as error:
             raise _impossible(entry, str(error)) from None
         self._blocks[population, _EVERYWHERE] = spent * times_in_windows(before, after.unit)

@@ -142,7 +142,7 @@ class Ledger:
         with self._writing_for(population) as page:
             before, balance = page.require_account(population), page.balance(population)
             after = before.with_windows(declared)
-            after.require_room_for_earlier(before, balance.spent, delta=balance.delta_spent)
+            after.count_earlier_in_window(before, balance.spent, delta=balance.delta_spent)
             facts = after.facts()
             facts = {name: facts[name] for name in (*WINDOW_FACTS, *after.limits())}
             facts |= {"reason": reason, "by": by}
@@ -263,7 +263,7 @@ class Ledger:
 
         return self._read(spent, empty={})
 
-    def releases(self, population: str) -> int:
+    def count_releases(self, population: str) -> int:
         """Return the number of charged releases of a population, including unsettled ones and those
         without ε."""
         sums = self._read(lambda view: view.state.population(population), empty=None)

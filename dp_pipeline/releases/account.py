@@ -68,7 +68,7 @@ def limits_note(spec: DatasetSpec, home: Home) -> str:
     if not gains_windows(spec, account):
         return declared.difference_from(account)
     balance, text = home.ledger.balance(spec.population), spec.currency.text
-    earlier = account.with_windows(declared).require_room_for_earlier(
+    earlier = account.with_windows(declared).count_earlier_in_window(
         account, balance.spent, delta=balance.delta_spent
     )
     return (

@@ -80,7 +80,7 @@ def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     return [
-        Budget(name, ledger.releases(name), ledger.balance(name), ledger.blocks(name))
+        Budget(name, ledger.count_releases(name), ledger.balance(name), ledger.blocks(name))
         for name in ledger.populations()
         if population in (None, name)
     ]

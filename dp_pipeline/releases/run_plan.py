@@ -214,7 +214,7 @@ def _balance(spec: DatasetSpec, home: Home, account: Account | None) -> Balance:
             return balance
         declared = account.with_windows(declared)
         spent, delta = balance.spent, balance.delta_spent
-        earlier = declared.require_room_for_earlier(account, spent, delta=delta)
+        earlier = declared.count_earlier_in_window(account, spent, delta=delta)
         balance = replace(balance, window_spent=earlier)
     return replace(
         balance,

@@ -163,7 +163,7 @@ class Synopsis:
         box: tuple[Coordinate, ...],
     ) -> Synopsis:
         """Return the synopsis whose boxes are tree nodes with these weights."""
-        cells = (1 << nodes.heights)[:, None]
+        cells = (1 << nodes.depths)[:, None]
         return cls._of_cells(nodes.positions(len(box)), cells, weights, columns, box)
 
     @classmethod

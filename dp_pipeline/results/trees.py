@@ -166,13 +166,13 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a 2^d-way tree, which are cells of grids with 2^height intervals on each axis.
+    """Nodes of a 2^d-way tree, which are cells of grids with 2^depth intervals on each axis.
 
-    heights   int64 (m,): 0 is the whole box
-    cells     int64 (m,): index, last axis fastest, in the grid of 2^height intervals an axis
+    depths   int64 (m,): 0 is the whole box
+    cells    int64 (m,): index, last axis fastest, in the grid of 2^depth intervals an axis
     """
 
-    heights: IntArray
+    depths: IntArray
     cells: IntArray
 
     def __len__(self) -> int:
@@ -187,21 +187,21 @@ class Nodes:
     def concatenate(cls, parts: list[Nodes]) -> Nodes:
         """Return all nodes of ``parts``, in their order."""
         return cls(
-            np.concatenate([part.heights for part in parts]),
+            np.concatenate([part.depths for part in parts]),
             np.concatenate([part.cells for part in parts]),
         )
 
     def where(self, mask: np.ndarray) -> Nodes:
         """Return the nodes that a boolean mask (m,) selects."""
-        return Nodes(self.heights[mask], self.cells[mask])
+        return Nodes(self.depths[mask], self.cells[mask])
 
     def positions(self, dimensions: int) -> IntArray:
         """Return the index of every node on each axis of its grid, int (m, d)."""
         result = np.empty((len(self), dimensions), dtype=np.int64)
         remaining = self.cells.copy()
         for axis in reversed(range(dimensions)):
-            result[:, axis] = remaining & ((1 << self.heights) - 1)
-            remaining >>= self.heights
+            result[:, axis] = remaining & ((1 << self.depths) - 1)
+            remaining >>= self.depths
         return result
 
     def prefixes(self, dimensions: int) -> Prefixes:
@@ -211,31 +211,31 @@ class Nodes:
         Prefixes(depths=array([4]), bits=array([6]))
         """
         positions, bits = self.positions(dimensions), np.zeros(len(self), dtype=np.int64)
-        for height in range(int(self.heights.max(initial=0))):
-            deeper = self.heights > height
+        for depth in range(int(self.depths.max(initial=0))):
+            deeper = self.depths > depth
             for position in positions[deeper].T:
-                bit = position >> (self.heights[deeper] - 1 - height) & 1
+                bit = position >> (self.depths[deeper] - 1 - depth) & 1
                 bits[deeper] = bits[deeper] << 1 | bit
-        return Prefixes(self.heights * dimensions, bits)
+        return Prefixes(self.depths * dimensions, bits)
 
     def children(self, dimensions: int) -> Nodes:
         """Return all 2^d children of every node; bit t of a child is its half of axis t."""
         corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
         doubled = 2 * self.positions(dimensions)[:, None, :] + corners[None, :, :]
-        heights = np.repeat(self.heights + 1, 1 << dimensions)
-        cells = np.zeros(len(heights), dtype=np.int64)
+        depths = np.repeat(self.depths + 1, 1 << dimensions)
+        cells = np.zeros(len(depths), dtype=np.int64)
         for axis, position in enumerate(doubled.reshape(-1, dimensions).T):
-            cells = (cells << heights) | position if axis else position.astype(np.int64)
-        return Nodes(heights, cells)
+            cells = (cells << depths) | position if axis else position.astype(np.int64)
+        return Nodes(depths, cells)
 
     def are_disjoint(self, dimensions: int, depth: int) -> bool:
         """Return whether no node contains or repeats another and all are nodes of the tree.
 
-        depth   height of the tree's deepest nodes
+        depth   depth of the tree's deepest nodes
         """
-        if len(self) and not 0 <= self.heights.min() <= self.heights.max() <= depth:
+        if len(self) and not 0 <= self.depths.min() <= self.depths.max() <= depth:
             return False
-        is_outside = (self.cells >> (self.heights * dimensions)).any()
+        is_outside = (self.cells >> (self.depths * dimensions)).any()
         return not is_outside and self.prefixes(dimensions).are_disjoint()
 
 

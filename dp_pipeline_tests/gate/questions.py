@@ -297,7 +297,9 @@ def example_questions() -> dict[str, Question]:
         "tree": lambda curator: curator.open_tree(TREE, epsilon=ONE).expand(
             root, bits=2, shares=np.array([SHARES])
         ),
-        "splits": lambda curator: curator.open_splits(TREE, bits=2, epsilon=ONE).split(root),
+        "splits": lambda curator: curator.open_splits(TREE, bits=2, epsilon=ONE).decide_splits(
+            root
+        ),
         "distance": asks("measure_distance", RULE, clip=1 << 40, shift=20),
         "clusters": lambda curator: curator.measure_clusters(
             [RULE, RULE], sizes_epsilon=ONE / 3, totals_epsilon=ONE * 2 / 3

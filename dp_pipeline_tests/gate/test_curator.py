@@ -328,9 +328,9 @@ DIFFERENT: list[Callable[[Curator], object]] = [
     lambda c: expand_root(c, TREE, bits=2),
     lambda c: expand_root(c, TREE, epsilon=HALF),
     lambda c: expand_root(c, TURNED),
-    lambda c: c.open_splits(TREE, bits=1, epsilon=ONE).split(ROOT),
-    lambda c: c.open_splits(TREE, bits=2, epsilon=ONE).split(ROOT),
-    lambda c: c.open_splits(TURNED, bits=1, epsilon=ONE).split(ROOT),
+    lambda c: c.open_splits(TREE, bits=1, epsilon=ONE).decide_splits(ROOT),
+    lambda c: c.open_splits(TREE, bits=2, epsilon=ONE).decide_splits(ROOT),
+    lambda c: c.open_splits(TURNED, bits=1, epsilon=ONE).decide_splits(ROOT),
     lambda c: c.measure_marginal_error({("colour",): EVEN}, epsilon=ONE),
     lambda c: c.measure_marginal_error({("colour",): EVEN[::-1].copy()}, epsilon=ONE),
 ]

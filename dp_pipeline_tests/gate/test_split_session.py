@@ -204,7 +204,7 @@ def grown(session: SplitSession, *, bits: int, tree: BitTree = TREE) -> list[boo
     answers: list[bool] = []
     live = ROOT
     while len(live):
-        split = session.split(live)
+        split = session.decide_splits(live)
         answers += split.tolist()
         below = live.where(split & (live.depths + bits <= tree.depth)).children(bits)
         live = below.where(below.bits < 1 << bits)
@@ -311,7 +311,7 @@ def test_a_box_is_split_with_the_chance_of_its_tail(biased: int) -> None:
     deep = ROOT.children(12)
     session._allowed = deep.keys
     chance = float(tail(1 - biased, Fraction(math.exp(-3 / 7))))
-    hits = int(session.split(deep).sum())
+    hits = int(session.decide_splits(deep).sum())
     assert stats.binomtest(hits, len(deep), chance).pvalue > ALARM
 
 
@@ -321,7 +321,7 @@ def test_biased_counts_are_those_of_a_loop_less_their_decay() -> None:
     session = curator.open_splits(TREE, bits=2, epsilon=ONE)
     live = ROOT
     for level in range(4):
-        session.split(live)
+        session.decide_splits(live)
         exact = LoopCounter(TEN_PEOPLE).children(TREE, [(live, 0)])[0].open_at_the_gate()[:, 0]
         expected = [max(-4, count - 4 * level) for count in exact.tolist()]
         assert noise.draws[-1].exact.tolist() == expected
@@ -343,8 +343,8 @@ def opened() -> SplitSession:
     """A session of quarters whose root was split, and its second quarter not."""
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Given([[1], [0]]))
     session = curator.open_splits(TREE, bits=2, epsilon=ONE)
-    session.split(ROOT)
-    session.split(QUARTERS.where(np.array([1])))
+    session.decide_splits(ROOT)
+    session.decide_splits(QUARTERS.where(np.array([1])))
     return session
 
 
@@ -376,7 +376,7 @@ REFUSED: dict[str, Prefixes] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_unproven_splits_are_refused_before_any_count(name: str) -> None:
     with pytest.raises(BoundaryViolation) as refused:
-        opened().split(REFUSED[name])
+        opened().decide_splits(REFUSED[name])
     assert len(str(refused.value).splitlines()) == 1
 
 
@@ -384,7 +384,7 @@ def test_a_box_at_the_end_of_a_tree_has_no_children() -> None:
     tree = BitTree(("x",), (0, 0, 0))
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, noise=Forced(1))
     session = curator.open_splits(tree, bits=2, epsilon=ONE)
-    session.split(ROOT)
-    assert session.split(QUARTERS).all()
+    session.decide_splits(ROOT)
+    assert session.decide_splits(QUARTERS).all()
     with pytest.raises(BoundaryViolation):
-        session.split(QUARTERS.children(1))
+        session.decide_splits(QUARTERS.children(1))

@@ -353,9 +353,9 @@ def test_a_failed_reading_has_used_its_shares_or_splits() -> None:
         session.expand(ROOT, bits=0, shares=np.array([1]))
     splits = curator.open_splits(TREE, bits=1, epsilon=ONE / 2)
     with pytest.raises(OSError, match="no rows"):
-        splits.split(ROOT)
+        splits.decide_splits(ROOT)
     with pytest.raises(BoundaryViolation):
-        splits.split(ROOT)
+        splits.decide_splits(ROOT)
 
 
 def test_no_nodes_and_no_boxes_are_no_question() -> None:
@@ -363,7 +363,7 @@ def test_no_nodes_and_no_boxes_are_no_question() -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript)
     tree = curator.open_tree(TREE, epsilon=ONE / 2)
     assert tree.expand(none, bits=2, shares=none.depths).shape == (0, 4)
-    assert curator.open_splits(TREE, bits=2, epsilon=ONE / 2).split(none).tolist() == []
+    assert curator.open_splits(TREE, bits=2, epsilon=ONE / 2).decide_splits(none).tolist() == []
     assert len(transcript) == 0
 
 

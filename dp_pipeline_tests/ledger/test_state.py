@@ -178,7 +178,7 @@ def test_sums_are_those_of_the_rows_after_every_kind_of_row(tmp_path: Path):
     with ledger._book.reading() as view:
         assert read_state(view.connection) == computed
     assert ledger.claims() == ((SOURCE, "trips"),)
-    assert ledger.releases("trips") == 20
+    assert ledger.count_releases("trips") == 20
 
 
 def test_a_question_about_one_release_reads_no_history(full: Ledger, monkeypatch):
@@ -249,7 +249,7 @@ def test_a_consistent_view_is_of_one_moment(ledger: Ledger):
         # As another process would: a view is of its own thread alone.
         pool.submit(release, other, charge("b", epsilon="0.25"), "0.25").result(300)
         assert ledger.balance("trips").remaining == Fraction(3, 4)
-        assert Ledger(ledger.folder).releases("trips") == 1
+        assert Ledger(ledger.folder).count_releases("trips") == 1
     assert ledger.balance("trips").remaining == Fraction(1, 2)
 
 
@@ -265,4 +265,4 @@ def test_nothing_is_written_inside_a_consistent_view(ledger: Ledger):
     words = "must not be written while this process reads it: report"
     with ledger.consistent_view(), pytest.raises(RuntimeError, match=words):
         release(ledger, charge("a"))
-    assert ledger.releases("trips") == 0
+    assert ledger.count_releases("trips") == 0

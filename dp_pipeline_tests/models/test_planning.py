@@ -202,7 +202,7 @@ def test_the_leaves_of_a_quadtree_are_those_of_a_recursion() -> None:
                 for axis, top in enumerate((8.0, 1.0))
             )
         ]
-        if node.heights[0] == 3 or len(inside) <= 1:
+        if node.depths[0] == 3 or len(inside) <= 1:
             return [(*low, *high, float(len(inside)))]
         middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
         boxes = []

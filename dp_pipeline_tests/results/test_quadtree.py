@@ -14,25 +14,25 @@ DEPTH = 4
 
 
 def nodes_of(*pairs: tuple[int, int]) -> Nodes:
-    """Nodes of these (height, cell)."""
+    """Nodes of these (depth, cell)."""
     array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return Nodes(array[:, 0], array[:, 1])
 
 
 @st.composite
 def any_nodes(draw: st.DrawFn, most: int = 6) -> tuple[int, Nodes]:
-    """Dimensions, and nodes of several heights that may overlap."""
+    """Dimensions, and nodes of several depths that may overlap."""
     dimensions = draw(st.integers(1, 3))
-    heights = draw(st.lists(st.integers(0, DEPTH), max_size=most))
-    cells = [draw(st.integers(0, (1 << height * dimensions) - 1)) for height in heights]
-    return dimensions, nodes_of(*zip(heights, cells, strict=True))
+    depths = draw(st.lists(st.integers(0, DEPTH), max_size=most))
+    cells = [draw(st.integers(0, (1 << depth * dimensions) - 1)) for depth in depths]
+    return dimensions, nodes_of(*zip(depths, cells, strict=True))
 
 
 def finest_cells(nodes: Nodes, dimensions: int, depth: int = DEPTH) -> list[set[tuple[int, ...]]]:
-    """For each node the cells of height ``depth`` in it, by a loop."""
+    """For each node the cells of depth ``depth`` in it, by a loop."""
     result = []
-    for height, position in zip(nodes.heights, nodes.positions(dimensions), strict=True):
-        width = 1 << (depth - int(height))
+    for node_depth, position in zip(nodes.depths, nodes.positions(dimensions), strict=True):
+        width = 1 << (depth - int(node_depth))
         axes = [range(int(p) * width, (int(p) + 1) * width) for p in position]
         result.append(set(itertools.product(*axes)))
     return result
@@ -46,10 +46,10 @@ def overlap(sets: list[set[tuple[int, ...]]]) -> bool:
 def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]):
     dimensions, nodes = case
     positions, many = nodes.positions(dimensions), 1 << dimensions
-    for height, cell, position in zip(nodes.heights, nodes.cells, positions, strict=True):
-        assert tuple(position) == np.unravel_index(cell, (1 << height,) * dimensions)
+    for depth, cell, position in zip(nodes.depths, nodes.cells, positions, strict=True):
+        assert tuple(position) == np.unravel_index(cell, (1 << depth,) * dimensions)
     children = nodes.children(dimensions)
-    assert children.heights.tolist() == [h + 1 for h in nodes.heights for _ in range(many)]
+    assert children.depths.tolist() == [depth + 1 for depth in nodes.depths for _ in range(many)]
     parts = finest_cells(children, dimensions, DEPTH + 1)
     for index, cells in enumerate(finest_cells(nodes, dimensions, DEPTH + 1)):
         family = parts[index * many : (index + 1) * many]

@@ -46,7 +46,7 @@ def test_the_boxes_of_a_grid_are_those_of_its_cells():
 def test_a_grid_and_a_tree_of_equal_cells_are_the_same():
     level = Nodes.root().children(2).children(2)
     order = np.argsort(level.cells)
-    nodes = Nodes(level.heights[order], level.cells[order])
+    nodes = Nodes(level.depths[order], level.cells[order])
     of_tree = Synopsis.of_nodes(nodes, np.arange(16.0), ("x", "y"), BOX[:2]).table()
     of_grid = Synopsis.of_grid(np.arange(16).reshape(4, 4), ("x", "y"), BOX[:2]).table()
     assert list(of_grid) == ["x_lower", "x_upper", "y_lower", "y_upper", "weight"]

@@ -31,20 +31,20 @@ class DpqtKMeans(SynopsisClustering):
     starts         starts of the weighted k-means
     variant        ``sound``; ``published``: the box is the data's, on benchmarks alone
 
-    Heights 0 … H−1 are tested, H = ⌊ln(N)/d⌋: a node is split at its middle
+    Depths 0 … H−1 are tested, H = ⌊ln(N)/d⌋: a node is split at its middle
     into 2^d while its noisy count exceeds N/1000; leaves are counted afresh.
 
-    *Proof.* The live nodes of one height are disjoint, so one row is in at most
-    one and a height's measure at γε/H has Δ1 = 1 under add/remove, times the
+    *Proof.* The live nodes of one depth are disjoint, so one row is in at most
+    one and a depth's measure at γε/H has Δ1 = 1 under add/remove, times the
     distance. H such measures cost γε. The leaves are disjoint too: one measure at
     (1−γ)ε. Sum: ε. Which nodes live is a function of earlier noisy counts; H and
-    the threshold of N, which is declared or paid for. A height without live
+    the threshold of N, which is declared or paid for. A depth without live
     nodes is an empty measure: charged all the same. k-means is post-processing. ∎
     As published it is not ε-DP: bounds from the data, initial centres from
     k-means on the records, N exact, and one level more than was paid for.
     ``published`` is the first of these faults alone, which is enough. The data's bounds
     are snapped outward to the tree: it grows from the smallest node that holds every
-    row, at most as far below the box as its H heights leave cells to count. One row at
+    row, at most as far below the box as its H levels leave cells to count. One row at
     the other end of the box makes that node the whole box, so boxes that were released
     with probability 0 get a positive one.
 
@@ -73,7 +73,7 @@ class DpqtKMeans(SynopsisClustering):
         columns = clustering_columns(self.columns, curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         leaves, remaining = self._grow(curator, columns, units, remaining)
-        depth = max(tree_height(units, len(columns)), int(leaves.heights.max()))
+        depth = max(tree_height(units, len(columns)), int(leaves.depths.max()))
         noisy = curator.measure_nodes(columns, leaves, depth=depth, epsilon=remaining)
         box = curator.domain.box(columns)
         weights = noisy.table.astype(np.float64)
@@ -100,7 +100,7 @@ class DpqtKMeans(SynopsisClustering):
             live = node_around(bounds, most=finest_height(len(columns)) - height)
         if height == 0:
             return live, epsilon
-        depth = int(live.heights[0]) + height
+        depth = int(live.depths[0]) + height
         threshold = units * curator.distance / 1000
         for _ in range(height):
             level_epsilon = epsilon * self.gamma / height
@@ -121,16 +121,16 @@ def node_around(bounds: IntArray, *, most: int) -> Nodes:
     levels below the root, which is the whole box.
 
     >>> node_around(np.array([[1, 1], [65536, 9]]), most=5)
-    Nodes(heights=array([1]), cells=array([3]))
+    Nodes(depths=array([1]), cells=array([3]))
     """
-    for height in range(most, 0, -1):
-        cells = 1 << height
+    for depth in range(most, 0, -1):
+        cells = 1 << depth
         low, high = np.minimum(
             (bounds + (1 << COORDINATE_BITS)) * cells >> COORDINATE_BITS + 1, cells - 1
         )
         if (low == high).all():
             cell = np.ravel_multi_index(tuple(low), (cells,) * len(low))
-            return Nodes(np.array([height]), np.array([cell], dtype=np.int64))
+            return Nodes(np.array([depth]), np.array([cell], dtype=np.int64))
     return Nodes.root()
 
 

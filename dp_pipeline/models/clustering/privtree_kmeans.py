@@ -51,7 +51,9 @@ class PrivTreeKMeans(SynopsisClustering):
         deepest = min(tree.depth, bits * self.levels)
         live, unsplit, nodes = Prefixes.root(), [], 1
         while len(live):
-            is_split = session.split(live) & (live.depths + bits <= deepest) & (nodes < MOST_NODES)
+            is_split = (
+                session.decide_splits(live) & (live.depths + bits <= deepest) & (nodes < MOST_NODES)
+            )
             unsplit.append(live.where(~is_split))
             live = live.where(is_split).children(bits)
             nodes += len(live)
