@@ -59,7 +59,7 @@ def exact_rows(rows: Any, **parameters: Any) -> int:
     return int(noise.draws[0].exact.sum())
 
 
-def test_rows_of_missing_numbers_are_dropped_and_infinite_ones_clipped():
+def test_rows_with_a_nan_are_dropped_and_infinite_ones_clipped():
     rows = [[NAN, 1.0], [1.0, NAN], [NAN, NAN], [INF, -INF], [1.0, INF], [99.0, 1.0], [1.0, 1.0]]
     assert exact_rows(rows) == 4
     frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2.0, NAN]})

@@ -211,7 +211,7 @@ AMOUNTS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("read", "value", "amount"), AMOUNTS, ids=repr)
+@pytest.mark.parametrize(("read", "value", "amount"), AMOUNTS)
 def test_epsilon_and_delta_are_read_exactly(read: Any, value: object, amount: Fraction | None):
     assert read(value) == amount
 
@@ -239,7 +239,7 @@ NO_AMOUNTS = [
 ]
 
 
-@pytest.mark.parametrize(("read", "value", "words"), NO_AMOUNTS, ids=repr)
+@pytest.mark.parametrize(("read", "value", "words"), NO_AMOUNTS)
 def test_what_is_no_amount_is_refused(read: Any, value: object, words: str):
     with pytest.raises(DeclarationError, match=words):
         read(value)
