@@ -38,15 +38,21 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
     >>> parse_epsilon("0.1") + parse_epsilon("0.2") == parse_epsilon("0.3")
     True
     """
-    got, value = repr(text)[:62], Fraction(0)
-    if isinstance(text, str) and _PLAIN.fullmatch(text.strip()):
-        decimal = Decimal(text.strip())
-        value = Fraction(decimal) if abs(decimal.adjusted()) < 30 else Fraction(0)
+    got, value = repr(text)[:62], _plain_number(text)
     if not SMALLEST <= value <= LARGEST:
         raise FieldError("a decimal number from 0.000001 to 1000000", got, of=of)
     if (value * NANO).denominator != 1:
         raise FieldError("a number with at most nine decimals", got, of=of)
     return value
+
+
+def _plain_number(text: str) -> Fraction:
+    """Return the value of a plain decimal number, exactly; 0 if it is none, or is far from 1."""
+    if not isinstance(text, str) or _PLAIN.fullmatch(text.strip()) is None:
+        return Fraction(0)
+    decimal = Decimal(text.strip())
+    # The integers of a fraction would have as many digits as its exponent says.
+    return Fraction(decimal) if abs(decimal.adjusted()) < 100 else Fraction(0)
 
 
 def epsilon_text(value: Fraction) -> str:
@@ -55,12 +61,17 @@ def epsilon_text(value: Fraction) -> str:
     >>> epsilon_text(Fraction(1)), epsilon_text(Fraction(1, 20)), epsilon_text(Fraction(1, 3))
     ('1', '0.05', '1/3')
     """
-    nano = value * NANO
-    if nano.denominator != 1:
+    return _shortest_text(value, 9)
+
+
+def _shortest_text(value: Fraction, places: int) -> str:
+    units = abs(value) * 10**places
+    if units.denominator != 1:
         return str(value)
-    units, decimal_units = divmod(nano.numerator, NANO)
-    decimals = f"{decimal_units:09d}".rstrip("0")
-    return f"{units}.{decimals}" if decimals else str(units)
+    whole, decimal_units = divmod(units.numerator, 10**places)
+    decimals = f"{decimal_units:0{places}d}".rstrip("0")
+    sign = "-" if value < 0 else ""
+    return f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
 
 
 def nano_epsilon(value: Fraction) -> int:
@@ -68,10 +79,10 @@ def nano_epsilon(value: Fraction) -> int:
     return -((-value.numerator * NANO) // value.denominator)
 
 
+MIN_DELTA = Fraction(1, 10**99)
 MAX_DELTA = Fraction(1, 1000)
 MOST_DECIMALS = 12
 
-_DECIMAL = re.compile(r"(\d{1,3}\.?\d{0,60}|\.\d{1,60})(e-?\d{1,2})?", re.ASCII | re.IGNORECASE)
 _MICRO = 10**6
 _ARITHMETIC = Context(prec=50)
 _ALLOWANCE = Decimal(10) ** -20
@@ -91,9 +102,9 @@ class Currency:
     delta: Fraction | None = None
 
     def __post_init__(self) -> None:
-        if self.delta is not None and not 0 < self.delta <= MAX_DELTA:
+        if self.delta is not None and not MIN_DELTA <= self.delta <= MAX_DELTA:
             raise DeclarationError(
-                f"The δ of a release must be above 0 and at most 0.001, not {self.delta}: declare "
+                f"The δ of a release must be from 1e-99 to 0.001, not {self.delta}: declare "
                 "another `delta`"
             )
 
@@ -161,16 +172,15 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
 
     of   name of the amount, for messages
 
-    DeclarationError unless it is above 0, at most 0.001, and has at most twelve decimals or is a
-    power of ten.
+    DeclarationError unless it is a plain decimal number from 1e-99 to 0.001, and has at most twelve
+    decimals or is a power of ten.
 
     >>> parse_delta("0.000000001") == parse_delta("1e-9") == Fraction(1, 10**9)
     True
     """
-    is_plain = isinstance(text, str) and _DECIMAL.fullmatch(text.strip()) is not None
-    got, value = repr(text)[:62], Fraction(Decimal(text.strip())) if is_plain else Fraction(0)
-    if not 0 < value <= MAX_DELTA:
-        raise FieldError("a decimal number above 0 and at most 0.001", got, of=of)
+    got, value = repr(text)[:62], _plain_number(text)
+    if not MIN_DELTA <= value <= MAX_DELTA:
+        raise FieldError("a decimal number from 1e-99 to 0.001, such as 1e-9", got, of=of)
     if (value * 10**MOST_DECIMALS).denominator != 1 and not _is_power_of_ten(value):
         expected = f"at most {MOST_DECIMALS} decimals, or a power of ten such as 1e-9"
         raise FieldError(expected, got, of=of)
@@ -178,17 +188,15 @@ def parse_delta(text: str, *, of: str = "delta") -> Fraction:
 
 
 def delta_text(value: Fraction) -> str:
-    """Return the canonical text of δ: a power of ten as 1e-9, else up to 12 decimals or a fraction.
+    """Return the canonical text of δ: a power of ten below 1 as 1e-9, else the shortest decimal of
+    up to 12 places, else a fraction.
 
     >>> delta_text(Fraction(1, 10**9)), delta_text(Fraction(25, 10**7))
     ('1e-9', '0.0000025')
     """
-    if _is_power_of_ten(value):
+    if value < 1 and _is_power_of_ten(value):
         return f"1e-{len(str(value.denominator)) - 1}"
-    units = value * 10**MOST_DECIMALS
-    if units.denominator != 1:
-        return str(value)
-    return f"0.{units.numerator:0{MOST_DECIMALS}d}".rstrip("0")
+    return _shortest_text(value, MOST_DECIMALS)
 
 
 def _is_power_of_ten(value: Fraction) -> bool:

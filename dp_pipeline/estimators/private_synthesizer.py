@@ -102,7 +102,7 @@ class PrivateSynthesizer(TableAnswers, PrivateEstimator):
         Privacy of one fit, from 1e-6 to 1e6. A float is taken by its shortest decimal text, 0.1 is
         exactly 1/10, and **rounded down** to nine decimals: 1 / 3 is 0.333333333.
     delta : str, Fraction or float, default=0
-        With one above 0, at most 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
+        With one from 1e-99 to 0.001, the fit is (ε, δ)-differentially private, accounted in ρ
         of zero-concentrated DP: less noise where columns are many. Where they are so few that pure
         ε has less, ``one_shot`` takes that, unless a population pays. Only some methods take one.
         Choose it far below one over the number of rows. The account of a population has the same.

@@ -245,6 +245,17 @@ def test_what_is_no_amount_is_refused(read: Any, value: object, words: str):
         read(value)
 
 
+@pytest.mark.parametrize("text", ["1.5", "-0.001", "-1.5", "1", "1e-2"])
+def test_a_fraction_out_of_range_is_quoted_as_it_is(text: str):
+    with pytest.raises(DeclarationError, match=f"got '{text}'$"):
+        exact_delta(Fraction(text))
+
+
+def test_a_negative_fraction_of_epsilon_is_quoted_as_it_is():
+    with pytest.raises(DeclarationError, match=r"got '-1\.5'$"):
+        exact_epsilon(Fraction(-3, 2))
+
+
 SAME_BOX = [[(0, 8), (-1, 1)], np.array([[0.0, 8.0], [-1.0, 1.0]]), {"y": (-1, 1), "x": (0, 8)}]
 
 

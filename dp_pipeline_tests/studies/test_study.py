@@ -316,7 +316,7 @@ def test_download_with_a_protected_hash_is_refused(tmp_path: Path, ledger: Ledge
         ("clustering --epsilon -1", "--epsilon: expected a decimal number"),
         ("clustering --dataset nowhere", "There is no data set "),
         ("clustering --dataset wdbc", "wdbc: models: expected clustering models with one and the"),
-        ("release --delta 0", "--delta: expected a decimal number above 0"),
+        ("release --delta 0", "--delta: expected a decimal number from 1e-99"),
         ("release --dataset birch3_like", "birch3_like: expected attributes with cells, got none"),
         ("anonymity --method alpha_beta", "the method must be one of rfka, "),
         ("anonymity --k five", "K: expected an integer"),
