@@ -91,14 +91,11 @@ class Document:
                 )
             document.texts.update(document._read_node(node, ()))
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            line = f":{mark.line + 1}" if mark is not None else ""
             problem = getattr(error, "problem", None) or "a broken document"
             if isinstance(error, yaml.reader.ReaderError):
-                line = f":{text.count(chr(10), 0, error.position) + 1}"
                 problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
             fault = problem if problem == _ALIAS else f"the text is not valid YAML: {problem}"
-            raise DeclarationError(f"{path}{line}: {fault}") from None
+            raise DeclarationError(f"{path}:{mistake_line(error, text)}: {fault}") from None
         except RecursionError:
             raise DeclarationError(
                 f"{path}: the text is not valid YAML: its lists and mappings are nested too deeply:"
@@ -175,6 +172,16 @@ def _nearest_line(lines: Mapping[Place, int], place: Place) -> int:
 def _short(text: str, most: int = 62) -> str:
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def mistake_line(error: yaml.YAMLError, text: str) -> int:
+    """Return the number of the line where a text is no YAML; where it ends too early, of the line
+    where its open quotation or list begins."""
+    if isinstance(error, yaml.reader.ReaderError):
+        return text.count("\n", 0, error.position) + 1
+    marks = (getattr(error, f"{name}_mark", None) for name in ("problem", "context"))
+    lines = (mark.line + 1 for mark in marks if mark is not None and mark.index < len(text))
+    return next(lines, text.count("\n") or 1)
 
 
 _PLAIN = re.compile(r"[A-Za-z0-9./$]([A-Za-z0-9 ._/$+-]*[A-Za-z0-9._/$+-])?")

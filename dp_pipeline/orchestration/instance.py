@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
+from dp_pipeline.config.yaml_text import mistake_line
 from dp_pipeline.files import close_folders, locked, make_private
 from dp_pipeline.ledger.postgres import address_label, parse_postgres_url
 from dp_pipeline.releases.home import Home, find_workspace
@@ -137,9 +138,10 @@ def _parsed(settings: str, file: Path) -> dict[str, Any]:
         # Dagster itself takes an empty file for its default settings.
         parsed = yaml.safe_load(settings) or {}
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = "it" if mark is None else f"line {mark.line + 1}"
-        raise _settings_error(file, f"{place} is not valid YAML") from None
+        fault = f"line {mistake_line(error, settings)} is not valid YAML"
+        raise _settings_error(file, fault) from None
+    except (ValueError, LookupError, AttributeError, ArithmeticError):
+        raise _settings_error(file, "one of its values, such as a date, is not valid") from None
     except RecursionError:
         raise _settings_error(file, "its lists and mappings are nested too deeply") from None
     if not isinstance(parsed, dict):

@@ -92,8 +92,10 @@ def test_home_that_began_on_server_is_not_carried_on_in_files(home: Home, monkey
     [
         (b"- a list\n", "it is not a mapping of fields"),
         (b"quiet\n", "it is not a mapping of fields"),
-        (b"storage:\n  [\n", "line 3 is not valid YAML"),
-        (b"quiet: \x00\n", "it is not valid YAML"),
+        (b"storage:\n  [\n", "line 2 is not valid YAML"),
+        (b"a: 'x\nb: 2\n", "line 1 is not valid YAML"),
+        (b"quiet: \x00\n", "line 1 is not valid YAML"),
+        (b"quiet: 2020-13-45\n", "one of its values, such as a date, is not valid"),
         (b"[" * 10_000, "its lists and mappings are nested too deeply"),
         (b"\xff\xfe", "it is not UTF-8 text"),
     ],
