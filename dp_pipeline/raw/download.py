@@ -82,8 +82,14 @@ class Download:
         return digest
 
     def _request(self, pool: PoolManager) -> BaseHTTPResponse:
-        url = self.url
+        url, visited = self.url, set[str]()
         for _ in range(MAX_REDIRECTS + 1):
+            if url in visited:
+                raise self._refusal(
+                    "the server redirects in a circle: declare another `url`, or download the file "
+                    "by hand, and declare its `path`"
+                )
+            visited.add(url)
             try:
                 response = pool.request("GET", url, redirect=False, preload_content=False)
             except HTTPError as error:

@@ -146,8 +146,14 @@ def test_another_host_may_send_a_hashed_file_only(server, tmp_path):
 
 
 def test_redirections_in_a_circle_are_refused(server, tmp_path):
-    server.moved = {"/a.csv": "/a.csv"}
-    assert "the server redirects more than" in refusal(tmp_path / "a", server.url())
+    server.moved = {"/a.csv": "/b.csv", "/b.csv": "/a.csv"}
+    assert "redirects in a circle: declare another" in refusal(tmp_path / "a", server.url())
+    assert server.asked == ["/a.csv", "/b.csv"]
+
+
+def test_a_sixth_redirection_is_refused(server, tmp_path):
+    server.moved = {f"/{i}": f"/{i + 1}" for i in range(6)} | {"/6": "/a.csv"}
+    assert "the server redirects more than 5 times" in refusal(tmp_path / "a", server.url("/0"))
     assert len(server.asked) == 6
 
 
