@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import numpy as np
 
@@ -274,12 +274,17 @@ class TableCurator:
         ⊕ one unit weighs one unit's weight in every table: Δ1 = Δ2 = ``UNIT_WEIGHT`` (proof in
         ``gate.parts``), which is the distance. BoundaryViolation for another attribute.
         """
-        parts = self.domain.parts
+        parts, counter = self.domain.parts, self._executor.counter
         if parts is None or not {*amounts} <= {*parts.attributes}:
             raise BoundaryViolation(
                 "Pairs within a unit can be measured of the attributes of its parts alone "
                 f"({', '.join(parts.attributes) if parts else 'there are none'}), not of "
                 f"{', '.join(amounts) or 'none'}"
+            )
+        if counter is not None and not isinstance(counter, PartsCounter):
+            raise BoundaryViolation(
+                "Pairs within a unit must be counted by a PartsCounter, not by "
+                f"{type(counter).__name__}"
             )
         queries = {
             name: self._executor.vector_query(
@@ -290,16 +295,11 @@ class TableCurator:
             )
             for name, amount in amounts.items()
         }
-
-        def scan(counter: Counter) -> list[Sealed]:
-            if not isinstance(counter, PartsCounter):
-                raise BoundaryViolation(
-                    "Pairs within a unit can be counted only where units have parts, not by "
-                    f"{type(counter).__name__}"
-                )
-            return counter.pairs(list(queries))
-
-        records = self._count_all(queries, {name: ("pairs", name) for name in queries}, scan)
+        records = self._count_all(
+            queries,
+            {name: ("pairs", name) for name in queries},
+            lambda counter: cast(PartsCounter, counter).pairs(list(queries)),
+        )
         return tuple(
             self._noisy_marginal((SIZE, name, name), record, queries[name].spend)
             for name, record in records.items()

@@ -172,6 +172,13 @@ def test_pairs_are_of_attributes_of_parts_alone() -> None:
         draws([], lambda curator: curator.measure_pairs({"region": HALF}), "")
 
 
+def test_pairs_of_rows_without_parts_are_refused_before_a_charge() -> None:
+    curator = curator_over([], domain=domain(), distance=UNIT_WEIGHT, epsilon=HALF)
+    with pytest.raises(BoundaryViolation, match="by a PartsCounter, not by LoopCounter"):
+        curator.measure_pairs({"age": HALF})
+    assert curator.accountant.spent == 0
+
+
 def test_questions_without_a_proof_for_parts_are_refused() -> None:
     with pytest.raises(BoundaryViolation, match="not of derived ones"):
         counter([]).with_attributes({})
