@@ -110,7 +110,7 @@ def anonymize_options(
         declared_method(spec, name)
     if spec.is_release and not ks and len(declared.partitions) > 1:
         raise DeclarationError(
-            f"{spec.name}: --k must name one of {', '.join(declared.partition_keys)}, as "
+            f"{spec.name}: --k must name one or more of {', '.join(declared.partition_keys)}, as "
             "tables of sensitive rows at several K together reveal more than each alone"
         )
     listed = sorted({declared.partition(text, of=spec.name) for text in ks}) or declared.partitions

@@ -16,11 +16,8 @@ def require_format(stored: object, *, of: str) -> None:
     """
     if type(stored) is int and stored == FORMAT:
         return
-    got, remedy = "another value", "put back a copy from a backup"
+    got, remedy = "another value", "put back an unchanged copy"
     if stored is None or (type(stored) is int and stored >= 0):
         got = "no format" if stored is None else str(stored)
         remedy = "use the dp_pipeline that wrote it"
-    raise UnknownFormat(
-        f"{of}: expected format {FORMAT}, got {got}: {remedy}; `dp-pipeline check` lists all "
-        "formats"
-    )
+    raise UnknownFormat(f"{of}: expected format {FORMAT}, got {got}: {remedy}")

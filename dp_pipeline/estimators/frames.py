@@ -109,10 +109,11 @@ def plain_frame(X: Any) -> Any:
     except pa.ArrowException:
         # The types alone: what Arrow says may go on with values.
         types = X.schema.items() if frame_kind(X) == "polars" else ()
-        listed = ", ".join(f"{name} {dtype}" for name, dtype in types if not _in_arrow(X[name]))
+        lacking = [(name, dtype) for name, dtype in types if not _in_arrow(X[name])]
+        listed = ", ".join(f"{name!r} of {dtype}" for name, dtype in lacking)
         raise DeclarationError(
-            "X: expected columns of types that Arrow has, got another one"
-            f"{f', {listed[:200]}' if listed else ''}: cast it"
+            "X: expected columns of types that Arrow has, got "
+            f"{f'column {listed[:200]}' if listed else 'another one'}: cast it"
         ) from None
     frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     # An Enum of polars is a type with its levels; Arrow keeps them with the values alone.

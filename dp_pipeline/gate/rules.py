@@ -109,7 +109,8 @@ class NearestCentre:
             )
         if min(clip, self.largest_distance) >> shift >= MAX_TOTAL_A_ROW:
             raise BoundaryViolation(
-                f"A distance must be below 2^26, clipped at {clip} and shifted by {shift} bits"
+                f"A distance, clipped at {clip} and divided by 2^{shift}, must be below 2^26, but "
+                f"it can be {min(clip, self.largest_distance) >> shift}: lower clip or raise shift"
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:

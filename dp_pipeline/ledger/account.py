@@ -107,7 +107,7 @@ class Account:
         elif self.within == "window" or self.each_window is not None:
             name = "`within: window`" if self.within == "window" else "each_window"
             raise DeclarationError(
-                f"{of}: {name} needs `windows`, but the file declares none: declare them, or leave "
+                f"{of}: {name} needs `windows`, but the account has none: declare them, or leave "
                 f"{name} out"
             )
         most = self.each_window if self.within == "window" else self.ceiling

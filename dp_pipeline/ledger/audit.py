@@ -191,7 +191,7 @@ class Audit:
             whose = f"population {reserved.population}, not {entry.population}"
             raise _impossible(entry, f"the release {entry.key} was reserved by {whose}")
         if entry.nano_epsilon:
-            raise _impossible(entry, "it charges, but the reservation of its release did")
+            raise _impossible(entry, "it charges, but its release was charged when reserved")
         if reserved.key in self._ended:
             raise _impossible(entry, f"the release {entry.key} ended before")
         if entry.event not in ("interrupted", "settled", "dead"):

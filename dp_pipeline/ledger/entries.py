@@ -125,8 +125,9 @@ class Charge:
     def _blocks_fact(self) -> dict[str, str]:
         if not isinstance(self.blocks, tuple) or not _are_blocks(self.blocks):
             raise DeclarationError(
-                f"{self.what}: the windows must be at most {MAX_BLOCKS} names, sorted and without "
-                f"repetition, not {str(self.blocks)[:60]!r}"
+                f"{self.what}: the windows must be a tuple of at most {MAX_BLOCKS} names, sorted "
+                "and without repetition, each 1 to 40 letters, digits or :.+_-, not "
+                f"{str(self.blocks)[:60]!r}"
             )
         return {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
 

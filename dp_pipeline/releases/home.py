@@ -117,13 +117,13 @@ def home_in(folder: Path) -> Home:
     """
     if not folder.is_absolute():
         raise DeclarationError(
-            "The folder of a project must be an absolute path, as processes work in "
-            f"different folders, not {str(folder)!r}"
+            "The home of a project must be an absolute path, as processes work in different "
+            f"folders, not {str(folder)!r}"
         )
     folder_text = os.environ.get(HOME_VARIABLE)
     if folder_text and follow_links(folder_text) != follow_links(folder):
         raise DeclarationError(
-            f"The folder of the project must be {follow_links(folder_text)}, which "
+            f"The home of the project must be {follow_links(folder_text)}, which "
             f"{HOME_VARIABLE} names, not {follow_links(folder)}: unset the variable, or name "
             "one folder in both"
         )

@@ -222,7 +222,7 @@ REFUSED: dict[str, tuple[Any, Any, str]] = {
     "a type that Arrow lacks": (
         polars.DataFrame({"x": [1, 2]}, schema={"x": polars.Int128}),
         "discover",
-        "types that Arrow has, got another one",
+        "types that Arrow has, got column 'x' of Int128",
     ),
     "a query of polars": (
         polars.DataFrame({"x": [1, 2]}).lazy(),

@@ -33,7 +33,7 @@ TENTH = Fraction(1, 10)
     ],
 )
 def test_what_are_no_windows_in_order_is_refused(blocks: object):
-    words = "^.{,160}names, sorted and without repetition.{,160}$"
+    words = "^.{,160}names, sorted and without repetition, each.{,160}$"
     require_refused(DeclarationError, words, lambda: replace(charge(), blocks=blocks))
 
 

@@ -124,7 +124,7 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        ({"home": "data"}, "The folder of a project must be an absolute path, as"),
+        ({"home": "data"}, "The home of a project must be an absolute path, as"),
         ({"home": "/tmp", "noise": "none"}, "The source of noise must be opendp, exact or seeded"),
         ({"home": "/tmp", "resources": False}, "dataset_definitions takes no home"),
         ({"noise": "exact", "resources": False}, "dataset_definitions takes no noise"),
