@@ -26,7 +26,7 @@ def halving(column: Column) -> Hierarchy:
     return tuple(heights)
 
 
-def kept_or_not(column: Column) -> Hierarchy:
+def whole_or_hidden(column: Column) -> Hierarchy:
     """Values as they are, or all of them as one: what a selection of columns can do."""
     return tuple(range(column.size)), (0,) * column.size
 
@@ -42,7 +42,7 @@ def keeps(records: Sequence[Record], labels: Sequence[int], guarantee: KAnonymit
     return True
 
 
-def kept_by(rows: CodedRows, guarantee: KAnonymityGuarantee) -> bool:
+def is_anonymous(rows: CodedRows, guarantee: KAnonymityGuarantee) -> bool:
     """``keeps`` of released rows."""
     return keeps([tuple(codes) for codes in rows.codes.tolist()], rows.target.tolist(), guarantee)
 

@@ -40,18 +40,9 @@ SEX_AND_AGE = (
 """Two quasi-identifiers, one ordered and with missing values."""
 
 PATIENTS = rows_of(
-    (0, 0, 0),
-    (0, 0, 0),
-    (0, 0, 0),
-    (0, 1, 1),
-    (0, 1, 0),
-    (1, 1, 1),
-    (1, 1, 1),
-    (1, 2, 1),
-    (1, 2, 1),
-    (1, 3, 0),
-    columns=SEX_AND_AGE,
-)
+    *[(0, 0, 0)] * 3, (0, 1, 1), (0, 1, 0),
+    *[(1, 1, 1)] * 2, *[(1, 2, 1)] * 2, (1, 3, 0), columns=SEX_AND_AGE,
+)  # fmt: skip
 """Ten patients: women are younger and mostly well; one age is missing."""
 
 
@@ -63,9 +54,7 @@ def coded_rows(draw: st.DrawFn, *, most: int = 30, at_least: int = 0) -> CodedRo
     labels = draw(st.integers(2, 3))
     n = draw(st.integers(at_least, most))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    codes = np.zeros((n, len(columns)), dtype=np.int64)
-    for i, column in enumerate(columns):
-        codes[:, i] = rng.integers(0, column.size, n)
+    codes = rng.integers(0, [column.size for column in columns], (n, len(columns)))
     return CodedRows(columns, codes, rng.integers(0, labels, n), tuple("abc"[:labels]))
 
 

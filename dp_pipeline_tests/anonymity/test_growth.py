@@ -1,5 +1,7 @@
 """Groups of rows, cuts of boxes of one depth, and trees that are grown of them."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,12 +15,13 @@ from dp_pipeline.anonymity.kjig import CANDIDATES
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.config.encoding import IntArray
-from dp_pipeline_tests.anonymity.mingen import kept_by
+from dp_pipeline_tests.anonymity.mingen import is_anonymous
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     coded_rows,
     flags,
     guarantees,
+    is_in,
     is_possible,
     rows_of,
 )
@@ -31,18 +34,18 @@ def two_groups(rows: CodedRows, seed: int) -> Groups:
     return Groups(members, np.sort(rng.integers(0, 2, len(members))), 2)
 
 
-def lists(found: Groups) -> list[list[int]]:
+def lists(groups: Groups) -> list[list[int]]:
     """The members of each group."""
-    return [found.members[found.keys == group].tolist() for group in range(found.size)]
+    return [groups.members[groups.keys == group].tolist() for group in range(groups.size)]
 
 
-@given(sides=st.lists(st.integers(0, 4), max_size=12), kept=st.sets(st.integers(0, 4)))
-def test_groups_are_split_and_some_sides_remain(sides, kept):
-    found = Groups.single(len(sides)).regroup(np.array(sides, dtype=np.int64), 5)
-    parts = [[at for at, side in enumerate(sides) if side == one] for one in range(5)]
-    assert lists(found) == parts
-    mask = np.array([side in kept for side in range(5)])
-    assert lists(found.select(mask)) == [parts[one] for one in sorted(kept)]
+@given(sides=st.lists(st.integers(0, 4), max_size=12), chosen=st.sets(st.integers(0, 4)))
+def test_groups_are_split_and_some_sides_remain(sides, chosen):
+    split = Groups.single(len(sides)).regroup(np.array(sides, dtype=np.int64), 5)
+    parts = [[i for i, side in enumerate(sides) if side == part] for part in range(5)]
+    assert lists(split) == parts
+    mask = np.array([side in chosen for side in range(5)])
+    assert lists(split.select(mask)) == [parts[side] for side in sorted(chosen)]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 3, 100])
@@ -50,7 +53,7 @@ def test_groups_some_at_a_time_are_all_of_them_in_order(at_once: int, monkeypatc
     monkeypatch.setattr(groups, "MAX_CELLS_AT_ONCE", 10 * at_once)
     whole = Groups(np.array([4, 2, 7, 1]), np.array([0, 2, 2, 3]), 5)
     parts = list(whole.parts(10))
-    assert [one for part in parts for one in lists(part)] == [[4], [], [2, 7], [1], []]
+    assert [group for part in parts for group in lists(part)] == [[4], [], [2, 7], [1], []]
     assert max(part.size for part in parts) <= at_once
     assert whole.sum_by_group(np.array([1, 2, 3, 4])).tolist() == [1, 0, 5, 4, 0]
 
@@ -64,21 +67,19 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
     counts_of_row = 1 + np.arange(len(rows)) % 3
     cuts = Cuts(LevelLine(rows, counts_of_row), boxes, guarantee)
     numbers, answers = np.arange(len(rows)) * 3.0, bit_matrix(bits, rows.codes, rows.columns)
-    for box, members in enumerate(lists(boxes)):
-        for at in range(len(bits)):
-            sides = {True: [], False: []}
-            for row in members:
-                sides[bool(answers[row, at])] += [row] * counts_of_row[row]
-            for side, counts in ((True, cuts.yes_counts), (False, cuts.no_counts)):
-                labels = rows.target[sides[side]].tolist()
-                counted = counts[:, box, at].tolist()
-                assert counted == [labels.count(one) for one in range(len(counts))]
-            assert cuts.evenness[box, at] == min(len(side) for side in sides.values())
-            assert cuts.sum_by_bit(numbers)[box, at] == numbers[list(set(sides[True]))].sum()
-            assert cuts.is_allowed[box, at] == all(
-                len(side) >= guarantee.k and len(set(rows.target[side])) >= guarantee.diversity
-                for side in sides.values()
-            )
+    for (box, members), bit in product(enumerate(lists(boxes)), range(len(bits))):
+        sides = {True: [], False: []}
+        for row in members:
+            sides[bool(answers[row, bit])] += [row] * counts_of_row[row]
+        for side, counts in ((True, cuts.yes_counts), (False, cuts.no_counts)):
+            labels = rows.target[sides[side]].tolist()
+            assert counts[:, box, bit].tolist() == [*map(labels.count, range(len(counts)))]
+        assert cuts.evenness[box, bit] == min(len(side) for side in sides.values())
+        assert cuts.sum_by_bit(numbers)[box, bit] == numbers[list(set(sides[True]))].sum()
+        assert cuts.is_allowed[box, bit] == all(
+            len(side) >= guarantee.k and len(set(rows.target[side])) >= guarantee.diversity
+            for side in sides.values()
+        )
 
 
 @settings(max_examples=50, deadline=None)
@@ -104,13 +105,13 @@ def any_bit(at: int, cuts: Cuts) -> IntArray:
 @given(rows=coded_rows(at_least=1), guarantee=guarantees(), at=st.integers(0, 20))
 def test_a_cut_that_breaks_the_guarantee_is_not_made(rows, guarantee, at):
     if is_possible(rows, guarantee):
-        found = cut_into_boxes(rows, guarantee, lambda cuts: any_bit(at, cuts))
-        assert kept_by(found.release(rows), guarantee)
+        recoding = cut_into_boxes(rows, guarantee, lambda cuts: any_bit(at, cuts))
+        assert is_anonymous(recoding.release(rows), guarantee)
 
 
 def test_a_box_without_a_cut_stays_whole():
     # By the first flag first, then by the second, but only where the first is no.
-    rows = rows_of(*[(one, two, 0) for one in (0, 1) for two in (0, 1)] * 3, columns=flags(2))
+    rows = rows_of(*[(*codes, 0) for codes in product((0, 1), (0, 1))] * 3, columns=flags(2))
 
     def chosen(cuts: Cuts) -> IntArray:
         is_root = cuts.boxes.size == 1
@@ -122,18 +123,14 @@ def test_a_box_without_a_cut_stays_whole():
 
 
 def test_a_row_goes_to_the_box_that_holds_it_at_any_depth():
-    stairs = rows_of(
-        *[(*(int(at > step) for step in range(6)), 0) for at in range(7)] * 2, columns=flags(6)
-    )
-    tree = grow(
-        *stairs.kinds(), KAnonymityGuarantee(2), lambda cuts: cuts.best(-cuts.evenness + 100)
-    )
+    records = [(*(int(i > step) for step in range(6)), 0) for i in range(7)]
+    stairs = rows_of(*records * 2, columns=flags(6))
+    guarantee = KAnonymityGuarantee(2)
+    tree = grow(*stairs.kinds(), guarantee, lambda cuts: cuts.best(-cuts.evenness + 100))
     boxes = tree.boxes(stairs.columns)
     assert len(boxes) == 7
-    for row, place in zip(
-        stairs.codes.tolist(), tree.box_numbers(stairs.codes).tolist(), strict=True
-    ):
-        assert all(code in allowed for code, allowed in zip(row, boxes[place], strict=True))
+    numbers = tree.box_numbers(stairs.codes)
+    assert all(is_in(tuple(row), boxes[i]) for row, i in zip(stairs.codes, numbers, strict=True))
 
 
 @pytest.mark.parametrize("candidate", CANDIDATES)

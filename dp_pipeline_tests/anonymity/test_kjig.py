@@ -59,19 +59,18 @@ def test_the_candidate_that_most_is_learned_from_is_chosen():
     [(200, 50, 10, 160, 40), (999, 2, 10, 799, 2), (1_000, 2, 3, 666, 2), (10_000, 2, 2, 5_000, 2)],
 )
 def test_folds_ask_for_classes_as_fine(records, k, folds, learned, lowered):
-    asked = []
+    calls = []
 
     def noted(scored_rows: ScoredRows) -> Recoding:
-        asked.append(
-            (len(scored_rows.rows), scored_rows.guarantee.k, scored_rows.guarantee.diversity)
-        )
+        guarantee = scored_rows.guarantee
+        calls.append((len(scored_rows.rows), guarantee.k, guarantee.diversity))
         return nothing(scored_rows)
 
     keeps_columns(either_or(records), noted, nothing, guarantee=KAnonymityGuarantee(k, 2))
-    assert len(asked) == folds + 1
-    assert abs(asked[0][0] - learned) <= 1
-    assert asked[0][1:] == (lowered, 2)
-    assert asked[-1] == (records, k, 2)
+    assert len(calls) == folds + 1
+    assert abs(calls[0][0] - learned) <= 1
+    assert calls[0][1:] == (lowered, 2)
+    assert calls[-1] == (records, k, 2)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_folds_ask_for_classes_as_fine(records, k, folds, learned, lowered):
     ],
 )
 def test_folds_are_weighed_against_the_usual_deficit(monkeypatch, ahead, deficit, is_taken):
-    aucs = np.array([[0.6] * 5, [0.6 + one for one in ahead]])
+    aucs = np.array([[0.6] * 5, [0.6 + auc for auc in ahead]])
     monkeypatch.setattr(cross_validation, "_cross_validate", lambda *_: (aucs, 0.35))
     candidates = [Candidate(nothing), Candidate(columns, deficit)]
     chosen = select_by_cross_validation(candidates, either_or(100), FIVE)
@@ -108,11 +107,11 @@ def test_certain_folds_outweigh_the_usual_deficit():
 @pytest.mark.chain
 def test_boxes_are_learned_from_where_columns_interact():
     rows, guarantee = either_or(600, noise=4), KAnonymityGuarantee(20)
-    kept, tree, best = (
+    columns_alone, tree, best = (
         evaluate(rows, method, guarantee, folds=2).aucs["logistic"]
         for method in (Kjig("columns"), Tree(), Kjig())
     )
-    assert best > kept + 0.01
+    assert best > columns_alone + 0.01
     assert best >= tree - 0.01
     assert isinstance(Kjig().recode(rows, guarantee, seed=0).rule, BoxRule)
 
@@ -124,6 +123,6 @@ def test_rows_too_few_for_folds_still_have_a_release():
 
 
 def test_columns_are_chosen_by_name():
-    asked = Kjig("columns").recode(PATIENTS, KAnonymityGuarantee(3), seed=0).rule
-    assert asked == recode_columns(PATIENTS, KAnonymityGuarantee(3)).rule
+    rule = Kjig("columns").recode(PATIENTS, KAnonymityGuarantee(3), seed=0).rule
+    assert rule == recode_columns(PATIENTS, KAnonymityGuarantee(3)).rule
     assert Kjig().shape == "best"

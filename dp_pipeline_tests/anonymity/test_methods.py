@@ -1,13 +1,13 @@
 """What every method must do, and what the oracle finds that searches a whole lattice."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.anonymity.bit_search import ClassPartition, accept_in_order
+from dp_pipeline.anonymity.bit_search import ClassPartition
 from dp_pipeline.anonymity.boxes import BoxRule
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
@@ -28,15 +28,14 @@ from dp_pipeline.anonymity.ranking import (
     HamdistRatio,
     Impurity,
     InformationRanking,
-    RankedSearch,
     Rfka,
 )
 from dp_pipeline_tests.anonymity.mingen import (
     halving,
+    is_anonymous,
     keeps,
-    kept_by,
-    kept_or_not,
     minimal_generalisations,
+    whole_or_hidden,
 )
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
@@ -53,17 +52,14 @@ from dp_pipeline_tests.anonymity.populations import (
 )
 
 
+@dataclass(frozen=True)
 class CandidateMethod:
     """One candidate of kjig as a method."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __repr__(self) -> str:
-        return f"candidate {self._number}"
+    number: int
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        return CANDIDATES[self._number].recode(ScoredRows(rows, guarantee))
+        return CANDIDATES[self.number].recode(ScoredRows(rows, guarantee))
 
 
 ONE_PASS: list[Method] = [
@@ -95,7 +91,7 @@ def test_guarantee_is_kept_or_refused(method, rows, guarantee):
     assert (recoding is not None) == is_possible(rows, guarantee)
     if recoding is not None:
         released, suppressed = recoding.release(rows), int(recoding.suppressed.sum())
-        assert kept_by(released, guarantee)
+        assert is_anonymous(released, guarantee)
         is_boxed = isinstance(recoding.rule, BoxRule)
         assert suppressed <= (0 if is_boxed else guarantee.max_suppressed_rows(len(rows)))
         assert len(released) == len(rows) - suppressed
@@ -132,18 +128,17 @@ def test_seed_changes_no_box(method):
 
 
 @each_method
-def test_k_of_nought_and_one_keep_everything(method):
-    for k in (0, 1):
-        recoding = method.recode(PATIENTS, KAnonymityGuarantee(k), seed=0)
-        released = recoding.rule.recode(PATIENTS)
-        if isinstance(recoding.rule, BitRule):
-            assert set(recoding.rule.bits) == set(bits_of(method, PATIENTS))
-        else:
-            assert released.columns == PATIENTS.columns
-            assert released.codes.tolist() == PATIENTS.codes.tolist()
-            bits = cumulative_bits(PATIENTS.columns)
-            expected = bit_matrix(bits, PATIENTS.codes, PATIENTS.columns).astype(float)
-            assert recoding.rule.features(PATIENTS).tolist() == expected.tolist()
+@pytest.mark.parametrize("k", [0, 1])
+def test_k_of_nought_and_one_keep_everything(method, k):
+    rule = method.recode(PATIENTS, KAnonymityGuarantee(k), seed=0).rule
+    if isinstance(rule, BitRule):
+        assert set(rule.bits) == set(bits_of(method, PATIENTS))
+    else:
+        released, bits = rule.recode(PATIENTS), cumulative_bits(PATIENTS.columns)
+        assert released.columns == PATIENTS.columns
+        assert released.codes.tolist() == PATIENTS.codes.tolist()
+        expected = bit_matrix(bits, PATIENTS.codes, PATIENTS.columns).astype(float)
+        assert rule.features(PATIENTS).tolist() == expected.tolist()
 
 
 @each_method
@@ -152,36 +147,30 @@ def test_too_few_rows_give_an_error(method):
         method.recode(PATIENTS, KAnonymityGuarantee(11), seed=0)
     assert len(method.recode(PATIENTS, KAnonymityGuarantee(10), seed=0).release(PATIENTS)) == 10
     rows = replace(PATIENTS, target=np.zeros(10, dtype=np.int64))
-    assert kept_by(method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), THREE)
+    assert is_anonymous(
+        method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), KAnonymityGuarantee(3)
+    )
     with pytest.raises(TooFewRows, match="different labels: declare a smaller `diversity`"):
         method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
 
 
-THREE = KAnonymityGuarantee(3)
+NO_COLUMNS = rows_of((0,), (1,), (1,), columns=())
+MISSING_EVERYWHERE = rows_of(*[(i % 2, 3, i % 2) for i in range(80)], columns=SEX_AND_AGE)
+IDENTICAL = rows_of(*[(1, 2, i % 2) for i in range(6)], columns=SEX_AND_AGE)
 
 
 @each_method
-def test_without_columns_all_rows_are_one_class(method):
-    rows = rows_of((0,), (1,), (1,), columns=())
-    recoding = method.recode(rows, KAnonymityGuarantee(3), seed=0)
+@pytest.mark.parametrize(
+    ("rows", "k", "classes"), [(NO_COLUMNS, 3, 1), (MISSING_EVERYWHERE, 3, 2), (IDENTICAL, 2, 1)]
+)
+def test_rows_that_hardly_differ_have_the_classes_there_are(method, rows, k, classes):
+    recoding = method.recode(rows, KAnonymityGuarantee(k), seed=0)
     released = recoding.release(rows)
-    assert recoding.rule.features(rows).shape == released.codes.shape == (3, 0)
-    assert sorted(released.target.tolist()) == [0, 1, 1]
-
-
-@each_method
-def test_missing_everywhere_is_a_level_like_any_other(method):
-    rows = rows_of(*[(i % 2, 3, i % 2) for i in range(80)], columns=SEX_AND_AGE)
-    released = method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows)
-    assert len({tuple(codes) for codes in released.codes.tolist()}) == 2
-
-
-@each_method
-def test_identical_rows_are_one_class(method):
-    rows = rows_of(*[(1, 2, i % 2) for i in range(6)], columns=SEX_AND_AGE)
-    recoding = method.recode(rows, KAnonymityGuarantee(2), seed=0)
-    assert len(set(map(tuple, recoding.release(rows).codes.tolist()))) == 1
-    if isinstance(recoding.rule, BitRule):
+    assert len({tuple(codes) for codes in released.codes.tolist()}) == classes
+    assert sorted(released.target.tolist()) == sorted(rows.target.tolist())
+    if rows is NO_COLUMNS:
+        assert recoding.rule.features(rows).shape == released.codes.shape == (3, 0)
+    elif rows is IDENTICAL and isinstance(recoding.rule, BitRule):
         bits = () if isinstance(method, Kjig) else one_hot_bits(SEX_AND_AGE)
         assert set(recoding.rule.bits) == set(bits)
 
@@ -222,11 +211,8 @@ def test_no_bit_can_be_added_after_one_pass(method, rows, guarantee):
     accepted = [partition.bits.index(bit) for bit in recoding.rule.bits]
     for bit in accepted:
         partition.refine(bit)
-    others = [
-        bit
-        for bit in range(len(partition.bits))
-        if bit not in accepted and partition.is_acceptable(bit)
-    ]
+    others = set(range(len(partition.bits))) - set(accepted)
+    others = {bit for bit in others if partition.is_acceptable(bit)}
     assert isinstance(method, Kjig) or not others
     for bit in others:
         assert partition.count_cut_classes(partition.split([bit])).tolist() == [0]
@@ -239,57 +225,20 @@ def test_one_pass_finds_a_minimal_generalisation(method, rows, guarantee):
     bits, recoding = bits_of(method, rows), attempt(method, rows, guarantee)
     if len(bits) > 7 or recoding is None:
         return
-    kept = recoding.rule.bits
+    selected = set(recoding.rule.bits)
     if isinstance(method, Kjig):
-        kept = with_settled_bits(rows, bits, kept)
-    node = tuple(int(bit not in kept) for bit in bits)
-    assert node in minimal_selections(rows, bits, guarantee)
-
-
-def with_settled_bits(rows: CodedRows, bits: tuple, kept: tuple) -> set:
-    """Kept bits, and those that are the same for all rows of each class of theirs."""
-    classes = [tuple(row) for row in bit_matrix(kept, rows.codes, rows.columns).tolist()]
-
-    def is_settled(bit):
-        answers = bit.answers(rows.codes, rows.columns).tolist()
-        return len(set(zip(classes, answers, strict=True))) == len(set(classes))
-
-    return {bit for bit in bits if bit in kept or is_settled(bit)}
-
-
-def minimal_selections(rows: CodedRows, bits: tuple, guarantee: KAnonymityGuarantee) -> set:
-    """0 for a bit that is kept, 1 for one that is left out: the lattice of all selections."""
+        # It leaves out what is the same for all rows of each class.
+        matrix = bit_matrix(recoding.rule.bits, rows.codes, rows.columns)
+        classes = [tuple(row) for row in matrix.tolist()]
+        for bit in bits:
+            sides = zip(classes, bit.answers(rows.codes, rows.columns).tolist(), strict=True)
+            selected |= {bit} if len(set(sides)) == len(set(classes)) else set()
+    # 0 for a bit that is taken, 1 for one that is left out: the lattice of all selections.
     matrix = bit_matrix(bits, rows.codes, rows.columns).astype(np.int64)
     table = CodedRows(flags(len(bits)), matrix, rows.target, rows.target_levels)
-    return minimal_generalisations(
-        table, [kept_or_not(column) for column in table.columns], guarantee
-    )
-
-
-def test_a_search_that_stops_at_a_refusal_is_caught():
-    # The first flag singles one row out, the second parts the others in halves. A head of the
-    # order ends before the first, though the second could be kept.
-    rows = rows_of((1, 0, 0), *[(0, 0, 0)] * 3, *[(0, 1, 0)] * 4, columns=flags(2))
-    assert HamdistBackward().recode(rows, KAnonymityGuarantee(2), seed=1).rule.bits == ()
-    minimal = minimal_selections(rows, one_hot_bits(rows.columns), KAnonymityGuarantee(2))
-    assert minimal == {(1, 1, 0, 0)}
-
-
-class TakesTheLastUnseen(RankedSearch):
-    """A search with a mistake: the last bit of the order is taken unseen."""
-
-    def score_bits(self, rows, bits, *, seed):  # noqa: ARG002
-        return np.arange(len(bits), 0, -1).astype(np.float64)
-
-    def recode_by(self, ranking, rows, guarantee):
-        partition = ClassPartition(rows, one_hot_bits(rows.columns), guarantee)
-        accepted = [*accept_in_order(partition, ranking[:-1]), ranking[-1]]
-        return Recoding(partition.result(accepted).rule, np.zeros(len(rows), dtype=np.bool_))
-
-
-def test_a_search_that_takes_a_bit_unseen_is_caught():
-    recoding = TakesTheLastUnseen().recode(PATIENTS, KAnonymityGuarantee(2), seed=0)
-    assert not kept_by(recoding.release(PATIENTS), KAnonymityGuarantee(2))
+    lattice = [whole_or_hidden(column) for column in table.columns]
+    node = tuple(int(bit not in selected) for bit in bits)
+    assert node in minimal_generalisations(table, lattice, guarantee)
 
 
 def test_the_oracle_finds_the_minimal_nodes_by_hand():
@@ -298,11 +247,9 @@ def test_the_oracle_finds_the_minimal_nodes_by_hand():
     # (1, 0) leaves the missing age alone, (0, 1) has women 3 + 2, men 2 + 3.
     hierarchies = [halving(column) for column in SEX_AND_AGE]
     assert hierarchies[1] == ((0, 1, 2, 3), (0, 0, 1, 1), (0, 0, 0, 0))
-    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(2)) == {(0, 1)}
-    # Five women and five men; or eight young and middle, of whom two are men, so not.
-    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(4)) == {(0, 2)}
-    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(6)) == {(1, 2)}
-    assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(11)) == set()
+    # For 4: five women and five men; or eight young and middle, of whom two are men, so not.
+    for k, nodes in ((2, {(0, 1)}), (4, {(0, 2)}), (6, {(1, 2)}), (11, set())):
+        assert minimal_generalisations(PATIENTS, hierarchies, KAnonymityGuarantee(k)) == nodes
 
 
 def test_the_oracle_counts_rows_and_labels():

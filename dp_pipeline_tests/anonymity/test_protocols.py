@@ -41,16 +41,16 @@ FIRST_IS_LABEL = population([[i % 2, i % 3 > 0] for i in range(60)], [0, 1] * 30
 @dataclass(frozen=True)
 class AsItIs:
     """Releases all rows but those whose first code is among ``left_out``; the codes are the
-    features, unless they are blurred. Notes the rows and the guarantees that it was asked for.
+    features, or zeros. Notes its calls.
     """
 
     summary: ClassVar[str] = "for tests"
     left_out: frozenset[int] = frozenset()
     is_blurred: bool = False
-    asked: list[tuple[CodedRows, KAnonymityGuarantee]] = field(default_factory=list)
+    calls: list[tuple[CodedRows, KAnonymityGuarantee]] = field(default_factory=list)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:  # noqa: ARG002
-        self.asked.append((rows, guarantee))
+        self.calls.append((rows, guarantee))
         suppressed = np.isin(rows.codes[:, 0], list(self.left_out))
         return Recoding(PlainCodes(rows.columns, self.is_blurred), suppressed)
 
@@ -86,8 +86,8 @@ def used(monkeypatch) -> list[tuple[list[int], list[int]]]:
 def test_nested_selection_uses_training_rows_only(used, left_out):
     method = AsItIs(left_out)
     evaluate(NUMBERED, method, KAnonymityGuarantee(k=3))
-    assert [guarantee for _, guarantee in method.asked] == [KAnonymityGuarantee(k=3)] * 5
-    for (rows, _), (learned, tested) in zip(method.asked, used, strict=True):
+    assert [guarantee for _, guarantee in method.calls] == [KAnonymityGuarantee(k=3)] * 5
+    for (rows, _), (learned, tested) in zip(method.calls, used, strict=True):
         assert [row for row in rows.codes[:, 0].tolist() if row not in left_out] == learned
         assert sorted({*learned, *tested, *left_out}) == list(range(20))
         assert not {*learned} & {*tested, *left_out}
@@ -99,7 +99,7 @@ def test_paper_selects_from_all_rows_once(used, left_out):
     method = AsItIs(left_out)
     evaluate(NUMBERED, method, KAnonymityGuarantee(k=3), protocol="paper")
     released = [row for row in range(20) if row not in left_out]
-    assert [len(rows) for rows, _ in method.asked] == [20]
+    assert [len(rows) for rows, _ in method.calls] == [20]
     assert len(used) == 5
     assert all(sorted(learned + tested) == released for learned, tested in used)
     assert sorted(row for _, tested in used for row in tested) == released
@@ -119,10 +119,9 @@ def test_every_guarantee_is_tried_on_the_same_folds(protocol, used):
 @each_method
 def test_every_scorer_learns_from_a_released_bit(protocol, method):
     three = population([[i % 3] for i in range(60)], [i % 3 for i in range(60)], labels=3)
+    options = {"protocol": protocol, "scorers": SCORERS}
     for rows in (FIRST_IS_LABEL, three):
-        result = evaluate(
-            rows, method, KAnonymityGuarantee(k=5), protocol=protocol, scorers=SCORERS
-        )
+        result = evaluate(rows, method, KAnonymityGuarantee(k=5), **options)
         assert dict(result.aucs) == dict.fromkeys(SCORERS, 1.0)
 
 
@@ -133,19 +132,14 @@ def test_class_rates_are_those_of_released_codes():
 
 @dataclass(frozen=True)
 class Peeking:
-    """A mutant: whatever rows it is given, it selects from all of them, once: every fold asks with
-    the same guarantee and seed.
-    """
+    """A mutant: whatever rows it is given, it selects from all of them."""
 
     summary: ClassVar[str] = "for tests"
     method: Method
     everything: CodedRows
-    found: list[Recoding] = field(default_factory=list)
 
     def recode(self, rows: CodedRows, guarantee: KAnonymityGuarantee, *, seed: int) -> Recoding:
-        if not self.found:
-            self.found.append(self.method.recode(self.everything, guarantee, seed=seed))
-        return Recoding.of_all(self.found[0].rule, rows)
+        return Recoding.of_all(self.method.recode(self.everything, guarantee, seed=seed).rule, rows)
 
 
 POPULATIONS = 16
@@ -164,15 +158,13 @@ def test_only_a_peeking_protocol_sees_something_in_noise(method, bits):
         # Of 100 rows in two halves, the label has nothing to do with the bits.
         codes = np.random.default_rng(seed).integers(0, 2, (100, bits))
         rows = population(codes, [0, 1] * 50)
-        for name, chosen in (("nested", method), ("paper", method), ("peeking", None)):
-            result = evaluate(
-                rows,
-                chosen or Peeking(method, rows),
-                KAnonymityGuarantee(k=5),
-                protocol="paper" if name == "paper" else "nested",
-                folds=2,
-                seed=seed,
-            )
+        for name, chosen, protocol in (
+            ("nested", method, "nested"),
+            ("paper", method, "paper"),
+            ("peeking", Peeking(method, rows), "nested"),
+        ):
+            options = {"protocol": protocol, "folds": 2, "seed": seed}
+            result = evaluate(rows, chosen, KAnonymityGuarantee(k=5), **options)
             aucs[name].append(result.aucs["logistic"])
     above = {name: np.mean(values) - 0.5 for name, values in aucs.items()}
     assert abs(above["nested"]) < FOUR_DEVIATIONS
@@ -224,15 +216,13 @@ def test_a_guarantee_no_fold_can_keep_is_refused_at_once():
 @each_protocol
 @each_method
 def test_rows_without_differences_teach_nothing(protocol, method):
+    options = {"protocol": protocol, "scorers": SCORERS}
     for codes in ([[]] * 20, [[1, 0]] * 20):
         rows = population(codes, [0, 1] * 10)
-        result = evaluate(
-            rows, method, KAnonymityGuarantee(k=2), protocol=protocol, scorers=SCORERS
-        )
+        result = evaluate(rows, method, KAnonymityGuarantee(k=2), **options)
         assert dict(result.aucs) == dict.fromkeys(SCORERS, 0.5)
     for chosen in (FIRST_IS_LABEL.target == 1, np.arange(0)):
-        rows = FIRST_IS_LABEL.select(chosen)
-        result = evaluate(rows, method, NOTHING, protocol=protocol, scorers=SCORERS)
+        result = evaluate(FIRST_IS_LABEL.select(chosen), method, NOTHING, **options)
         assert all(math.isnan(auc) for auc in result.aucs.values())
 
 
@@ -250,13 +240,12 @@ def test_folds_of_one_label_are_omitted(protocol):
 def test_the_seed_decides(protocol):
     rng = np.random.default_rng(3)
     rows = population(rng.integers(0, 2, (60, 5)), rng.integers(0, 2, 60).tolist())
-    first, again, other = (
-        evaluate(
-            rows, InformationRanking(), KAnonymityGuarantee(5), protocol=protocol, seed=seed
-        ).aucs
-        for seed in (1, 1, 2)
-    )
-    assert first == again != other
+
+    def aucs(seed):
+        options = {"protocol": protocol, "seed": seed}
+        return evaluate(rows, InformationRanking(), KAnonymityGuarantee(5), **options).aucs
+
+    assert aucs(1) == aucs(1) != aucs(2)
 
 
 def test_wrong_use_is_refused():

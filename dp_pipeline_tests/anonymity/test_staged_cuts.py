@@ -36,9 +36,9 @@ def scored(rows: CodedRows, k: int = 2, diversity: int = 1) -> ScoredRows:
     return ScoredRows(rows, KAnonymityGuarantee(k, diversity))
 
 
-def scores_of(rows: CodedRows, k: int = 2, diversity: int = 1) -> IntArray:
+def scores_of(rows: CodedRows, k: int = 2) -> IntArray:
     """Scores of every row."""
-    return scored(rows, k, diversity).rule.scores(rows.codes)
+    return scored(rows, k).rule.scores(rows.codes)
 
 
 def thresholds_of(scores: IntArray) -> tuple[IntArray, ...]:
@@ -137,7 +137,8 @@ def test_thresholds_are_the_roundest_that_part_scores(monkeypatch):
         low, high = scores[scores < cut].max(), scores[scores >= cut].min()
         twos = cut & -cut
         assert low < cut <= high
-        assert not any(low < one <= high for one in (cut - twos, cut + twos) if one & -one > twos)
+        rounder = [near for near in (cut - twos, cut + twos) if near & -near > twos]
+        assert not any(low < near <= high for near in rounder)
     # Scores lie far apart, so a threshold at one of them would be chance.
     assert np.isin(thresholds, scores).mean() < 0.1
     monkeypatch.setattr(staged_cuts, "_roundest", lambda _, high: high)
@@ -170,25 +171,19 @@ def sides_of(rule: BoxRule, rows: CodedRows) -> list[tuple[bool, list[int], list
     """Of every fork whether it is along a line, the rows on its sides, and whether those that are
     cut again are cut along a line.
     """
-    tree, columns = rule.finder.tree, len(rows.columns)
-    numbers = rule.finder.box_numbers(rows.codes)
-    box_of = np.cumsum([node is None for node in tree.nodes]) - 1
+    nodes, columns = rule.finder.tree.nodes, len(rows.columns)
+    sizes = np.bincount(rule.finder.box_numbers(rows.codes), minlength=len(rule.boxes))
+    box_of = np.cumsum([node is None for node in nodes]) - 1
 
     def size(node: int) -> int:
-        fork = tree.nodes[node]
-        if fork is None:
-            return int(np.count_nonzero(numbers == box_of[node]))
-        return size(fork.no) + size(fork.yes)
+        fork = nodes[node]
+        return int(sizes[box_of[node]]) if fork is None else size(fork.no) + size(fork.yes)
 
-    return [
-        (
-            fork.column >= columns,
-            [size(fork.no), size(fork.yes)],
-            [tree.nodes[i].column >= columns for i in (fork.no, fork.yes) if tree.nodes[i]],
-        )
-        for fork in tree.nodes
-        if fork is not None
-    ]
+    forks = []
+    for fork in filter(None, nodes):
+        below = [nodes[i].column >= columns for i in (fork.no, fork.yes) if nodes[i]]
+        forks.append((fork.column >= columns, [size(fork.no), size(fork.yes)], below))
+    return forks
 
 
 def test_boxes_come_first_while_sides_have_three_times_k():
@@ -216,10 +211,8 @@ def test_the_last_cuts_make_boxes_differ():
     # Where no column can be cut, a line is cut once more.
     codes = (np.random.default_rng(3).random((300, 10)) < 0.2).astype(np.int64)
     rows = flagged(codes, codes.sum(axis=1) > 1)
-    counts = [
-        len(staged(rows, 20, stages).boxes) for stages in (BOXES_IN_BANDS, BOXES_IN_BANDS[:2])
-    ]
-    assert counts[0] > counts[1]
+    without_last = staged(rows, 20, BOXES_IN_BANDS[:2])
+    assert len(staged(rows, 20, BOXES_IN_BANDS).boxes) > len(without_last.boxes)
 
 
 @each_staging
@@ -233,13 +226,9 @@ def test_without_scores_rows_are_cut_in_halves(stages):
 @each_staging
 def test_the_rule_knows_no_threshold_that_no_fork_needs(stages):
     rows = of_labels(3)
-    rule = staged(rows, 60, stages).finder
-    asked = {fork.column - 3 for fork in rule.tree.nodes if fork and fork.column >= 3}
+    rule, thresholds = staged(rows, 60, stages).finder, thresholds_of(scores_of(rows, 60))
+    lines = [fork for fork in rule.tree.nodes if fork and fork.column >= 3]
     weighs = [any(table[:, i].any() for table in rule.rule.level_scores) for i in range(3)]
-    assert weighs == [i in asked for i in range(3)]
-    thresholds = thresholds_of(scores_of(rows, 60))
-    for fork in rule.tree.nodes:
-        if fork and fork.column >= 3:
-            assert fork.first in thresholds[fork.column - 3]
-    numbers = staged(rows, 60, stages).finder.box_numbers(rows.codes)
-    assert np.bincount(numbers).min() >= 60
+    assert weighs == [i in {fork.column - 3 for fork in lines} for i in range(3)]
+    assert all(fork.first in thresholds[fork.column - 3] for fork in lines)
+    assert np.bincount(rule.box_numbers(rows.codes)).min() >= 60
