@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dp_pipeline.answers.conditions import Condition
+from dp_pipeline.answers.conditions import Condition, is_stated
 from dp_pipeline.answers.estimate import Estimate
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError
@@ -37,7 +37,7 @@ class OpenClusters:
 
         Without a condition it is the number of all rows. DeclarationError for another kind of
         condition or an unknown column."""
-        if not where.strip():
+        if not is_stated(where):
             return self._sum(np.ones(len(self._synopsis.weights)), level)
         condition = Condition.parse(where, self.columns)
         return self._sum(self._parts(condition.rows), level)

@@ -63,10 +63,15 @@ class Condition:
         columns   names of the columns that a condition may compare; in ``text``, one that is no
                   identifier stands between backticks
 
-        DeclarationError for anything but comparisons of these columns joined by and, or, not.
+        DeclarationError for anything but a text of comparisons of these columns joined by and, or,
+        not.
 
         >>> Condition.parse("age >= 65 and not sex = 'm'", ("age", "sex")).columns
         ('age', 'sex')"""
+        if not isinstance(text, str):
+            raise DeclarationError(
+                f"A condition must be a text, not {type(text).__name__}: {_EXPECTED}"
+            )
         # Longer than every name, so that no column has the name of a placeholder.
         stem = "_" * (1 + max(map(len, columns), default=0))
         places = {f"{stem}{i}": name for i, name in enumerate(columns)}
@@ -114,6 +119,11 @@ class Condition:
         return np.asarray(_truth(self.tree, columns) == TRUE)
 
 
+def is_stated(condition: object) -> bool:
+    """Return whether a condition is more than an empty text, which every row meets."""
+    return not isinstance(condition, str) or bool(condition.strip())
+
+
 def _to_python(text: str, places: Mapping[str, str]) -> str:
     """Return the text with `=` as `==`, and with each name between backticks as its placeholder."""
     parts, start = [], 0
@@ -128,18 +138,17 @@ def _to_python(text: str, places: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def require_column(name: str, columns: Names, *, is_compared: bool = True) -> str:
-    """Return a name unchanged; DeclarationError if no column has it.
+def require_column(name: object, columns: Names, *, is_compared: bool = True) -> str:
+    """Return the name of a column unchanged; DeclarationError for another value.
 
     is_compared   whether the message says that a condition names it, not the question itself
     """
-    if name in columns:
+    if isinstance(name, str) and name in columns:
         return name
+    got = f"{name[:40]!r}" if isinstance(name, str) else f"a value of type {type(name).__name__}"
     listed = ", ".join(columns[:12]) + (", …" if len(columns) > 12 else "")
     of, hint = ("condition", "; a text stands in quotes") if is_compared else ("question", "")
-    raise DeclarationError(
-        f"The {of} names {name[:40]!r}, which is no column: choose from {listed}{hint}"
-    )
+    raise DeclarationError(f"The {of} names {got}, which is no column: choose from {listed}{hint}")
 
 
 def _check(node: ast.expr, text: str) -> None:

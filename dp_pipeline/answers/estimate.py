@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from numbers import Real
 from statistics import NormalDist
 from typing import Literal
 
@@ -68,14 +69,23 @@ class Estimate:
         return replace(self, low=min(low, self.value), high=max(high, self.value))
 
 
+def require_number(value: object, *, of: str) -> None:
+    """Raise DeclarationError unless a value is a real number; a truth value is none."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise DeclarationError(
+            f"The {of} must be a number, such as 0.95, not a value of type {type(value).__name__}"
+        )
+
+
 def quantile_of_normal(level: float) -> float:
     """Return z, the standard deviations that a normal interval of a level reaches to either side.
 
-    DeclarationError unless the level is between 0 and 1.
+    DeclarationError unless the level is a number between 0 and 1.
 
     >>> round(quantile_of_normal(0.95), 2)
     1.96
     """
+    require_number(level, of="level of an interval")
     if not 0 < level < 1:
         raise DeclarationError(
             f"The level of an interval must be above 0 and below 1, such as 0.95, not {level}"
@@ -98,12 +108,19 @@ def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> E
 
     >>> combine([(1.0, 0.1), (1.2, 0.1), (0.9, 0.1)]).value.__round__(3)
     1.033"""
-    if len(results) < 2:
+    try:
+        pairs = np.array([(float(value), float(error)) for value, error in results])
+    except (TypeError, ValueError):
         raise DeclarationError(
-            f"Two or more results are needed to combine them, not {len(results)}: draw more "
+            "The results to combine must be pairs of two numbers, an estimate and its standard "
+            "error, but one is not: pass [(4120.0, 35.0), …]"
+        ) from None
+    if len(pairs) < 2:
+        raise DeclarationError(
+            f"Two or more results are needed to combine them, not {len(pairs)}: draw more "
             "replicates"
         )
-    estimates, errors = np.asarray(results, dtype=np.float64).T
+    estimates, errors = pairs.T
     m, within, between = len(estimates), float((errors**2).mean()), float(estimates.var(ddof=1))
     value, variance = float(estimates.mean()), within + (1 + 1 / m) * between
     normal = Estimate.within(value, sqrt(variance), level=level, basis="model")

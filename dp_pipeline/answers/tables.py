@@ -4,18 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from dp_pipeline.answers.conditions import Columns, Condition, require_column
-from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
+from dp_pipeline.answers.conditions import Columns, Condition, is_stated, require_column
+from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal, require_number
 from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_tables
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.config.domain import MISSING
 from dp_pipeline.config.encoding import FloatArray, Names, number_of
-from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.errors import DeclarationError, one_of, require_integer
 from dp_pipeline.results.clusters import Tables
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ INSIDE_A_BIN = 1 / 12
 that of a density that rises linearly from nothing to twice its mean is 1/12 of the width."""
 
 
+def is_population(of: object) -> bool:
+    """Return whether numbers are of the population; DeclarationError for no value of ``Of``."""
+    if not isinstance(of, str) or of not in get_args(Of):
+        got = repr(of[:40]) if isinstance(of, str) else f"a value of type {type(of).__name__}"
+        raise DeclarationError(f"of: expected {' or '.join(get_args(Of))}, got {got}")
+    return of == "population"
+
+
 class OpenTable:
     """A synthetic table, with the noisy tables from which it was made.
 
@@ -45,6 +53,8 @@ class OpenTable:
     A number equals that of the synthetic rows, scaled to the estimated number of true rows.
     Conditions compare columns with values (see ``count``).
     """
+
+    _no_part = "A {method} of rows without parts takes no `any_part`: leave it out"
 
     def __init__(
         self,
@@ -70,7 +80,9 @@ class OpenTable:
         rows = f"about {self.precision.total:,.0f} rows"
         return f"OpenTable({len(self.columns)} columns, {rows})"
 
-    def count(self, where: str = "", *, of: Of = "table", level: float = 0.95) -> Estimate:
+    def count(
+        self, where: str = "", *, any_part: str = "", of: Of = "table", level: float = 0.95
+    ) -> Estimate:
         """Return the estimated number of rows that meet a condition.
 
         where   comparisons of columns with values, joined by ``and``, ``or``, ``not``; a name that
@@ -79,18 +91,27 @@ class OpenTable:
         of      ``population`` adds the error of sampling the rows
         level   of the interval
 
-        DeclarationError for another kind of condition or an unknown column.
+        DeclarationError for another kind of condition, an unknown column, and for ``any_part``,
+        here and in the methods below: only units have parts.
         """
+        self._require_no_part("count", any_part)
         rows, used = self.rows_where(where)
         return self.count_rows(rows, used, of=of, level=level)
 
     def share(
-        self, where: str, *, among: str = "", of: Of = "table", level: float = 0.95
+        self,
+        where: str = "",
+        *,
+        among: str = "",
+        any_part: str = "",
+        of: Of = "table",
+        level: float = 0.95,
     ) -> Estimate:
         """Return the estimated share of the rows that meet ``among`` that also meet ``where``, from
         0 to 1; ``among`` is all rows when empty.
 
         DeclarationError where no released row meets ``among``."""
+        self._require_no_part("share", any_part)
         rows, used = self.rows_where(where)
         base, used_base = self.rows_where(among)
         if not base.any():
@@ -100,15 +121,23 @@ class OpenTable:
         )
 
     def mean(
-        self, column: str, *, where: str = "", by: str = "", of: Of = "table", level: float = 0.95
+        self,
+        column: str,
+        *,
+        where: str = "",
+        any_part: str = "",
+        by: str = "",
+        of: Of = "table",
+        level: float = 0.95,
     ) -> Estimate | dict[str, Estimate]:
         """Return the estimated mean of a numeric column, in its unit; with ``by``, of each group.
 
         Missing values are left out, and so are groups without a released row that has a value.
         DeclarationError for a column of texts, or where no released row that has a value meets the
         condition."""
+        self._require_no_part("mean", any_part)
         rows, used = self.rows_where(where)
-        if not by:
+        if not is_stated(by):
             return self._mean(column, rows, used, where, of=of, level=level)
         attribute = self._attributes[self._require_column(by)]
         rows = rows & self._numbers(column)[1]
@@ -120,7 +149,7 @@ class OpenTable:
                 column,
                 rows & (codes == code),
                 used,
-                " and ".join(filter(str.strip, (where, f"{by} = {label!r}"))),
+                " and ".join(filter(is_stated, (where, f"{by} = {label!r}"))),
                 of=of,
                 level=level,
             )
@@ -153,6 +182,7 @@ class OpenTable:
         probability: float,
         *,
         where: str = "",
+        any_part: str = "",
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
@@ -162,6 +192,8 @@ class OpenTable:
         ``probability``. Missing values are left out. DeclarationError for a column of texts, a
         probability outside 0 to 1, or where no released row that has a value meets the condition.
         """
+        self._require_no_part("quantile", any_part)
+        require_number(probability, of="probability of a quantile")
         if not 0 <= probability <= 1:
             raise DeclarationError(
                 f"The probability of a quantile must be a number from 0 to 1, not {probability}"
@@ -241,16 +273,23 @@ class OpenTable:
         return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> "Iterator[pd.DataFrame]":
-        """Yield random tables that could be the true table, given the noise of the release.
+        """Return random tables that could be the true table, given the noise of the release.
 
-        number   of tables
-        seed     of their draws; the same seed gives the same tables
+        number   of tables, at least one
+        seed     of their draws, of at least 0; the same seed gives the same tables
         of       ``population`` yields populations that the true table could be a sample of: another
                  sample of each table, in which every row stands ten times, so that an analysis
                  reports almost no sampling error: the differences between the tables hold it
 
         ``combine`` makes one estimate, of the table or of the population, from an estimate of each.
         """
+        number = require_integer(number, of="number", least=1)
+        seed = require_integer(seed, of="seed", least=0)
+        return self._draw_replicates(number, seed, is_population=is_population(of))
+
+    def _draw_replicates(
+        self, number: int, seed: int, *, is_population: bool
+    ) -> "Iterator[pd.DataFrame]":
         import pandas as pd
 
         rng = np.random.default_rng(seed)
@@ -258,7 +297,7 @@ class OpenTable:
         for _ in range(number):
             weights = self.precision.draw_weights(rng) * self._items
             weights = np.add.reduceat(weights, self._firsts)
-            if of == "population":
+            if is_population:
                 rows = POPULATION * rng.poisson(weights)
             else:
                 # Systematic sampling in random order: each row as often as its weight says.
@@ -273,7 +312,7 @@ class OpenTable:
         all rows, and no attribute, for an empty condition.
 
         DeclarationError for another kind of condition, or an unknown column or level."""
-        if not where.strip():
+        if not is_stated(where):
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
         used = tuple(self._attributes[column] for column in condition.columns)
@@ -324,7 +363,7 @@ class OpenTable:
         from scipy.special import ndtr, ndtri
 
         variances = counts.variances
-        if of == "population":
+        if is_population(of):
             variances = variances + sampling
         values, reach = counts.values, quantile_of_normal(level) * np.sqrt(variances)
         low, high = values - reach, values + reach
@@ -339,7 +378,7 @@ class OpenTable:
     def _most_items(self, *, of: Of, level: float) -> float:
         """Return the upper end of the interval for the number of all items."""
         variance = float(self._all_items.variances[0])
-        variance += self._sampling(self._items) if of == "population" else 0.0
+        variance += self._sampling(self._items) if is_population(of) else 0.0
         return float(self._all_items.values[0]) + quantile_of_normal(level) * sqrt(variance)
 
     @cached_property
@@ -393,7 +432,7 @@ class OpenTable:
         if part.dtype == np.bool_:
             split = self.split_variance(part, used)
             variance += split / (many * self.precision.weight) ** 2
-        if of == "population":
+        if is_population(of):
             variance += self._sampling(weights)
         deviation = sqrt(variance) + extra / quantile_of_normal(level)
         least, most = bounds
@@ -429,6 +468,10 @@ class OpenTable:
         widths = np.where(high > low, high - low, 0.0)
         return np.asarray(np.where(present, widths[codes], 0.0))
 
+    def _require_no_part(self, method: str, any_part: str) -> None:
+        if is_stated(any_part):
+            raise DeclarationError(self._no_part.format(method=method))
+
     def _require_column(self, column: str) -> str:
         return require_column(column, self.columns, is_compared=False)
 
@@ -460,7 +503,7 @@ def union(first: Names, second: Names) -> Names:
 def no_share_error(item: str, among: str) -> DeclarationError:
     """Return the error that says that no released ``item`` (row or unit) meets the condition
     ``among`` of a share; without a condition, that there is none at all."""
-    if not among.strip():
+    if not is_stated(among):
         return DeclarationError(
             f"The release has no {item}, so there is no share: open another one"
         )
@@ -470,7 +513,7 @@ def no_share_error(item: str, among: str) -> DeclarationError:
 
 
 def _no_value(column: str, where: str, number: str) -> DeclarationError:
-    among = f" that meets the condition {where!r}" if where.strip() else ""
+    among = f" that meets the condition {where!r}" if is_stated(where) else ""
     remedy = "use a wider condition or another column" if among else "choose another column"
     return DeclarationError(
         f"No released row{among} has a value of {column}, so there is no {number}: {remedy}"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dp_pipeline.answers.conditions import Condition
+from dp_pipeline.answers.conditions import Condition, is_stated
 from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
 from dp_pipeline.answers.noisy_tables import (
     dependence_of,
@@ -30,7 +30,14 @@ from dp_pipeline.answers.noisy_tables import (
 )
 from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
-from dp_pipeline.answers.tables import Of, OpenTable, no_share_error, open_table, union
+from dp_pipeline.answers.tables import (
+    Of,
+    OpenTable,
+    is_population,
+    no_share_error,
+    open_table,
+    union,
+)
 from dp_pipeline.config.domain import SIZE
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
@@ -115,11 +122,15 @@ def _upper_bound_factors(size: int, is_in_order: bool) -> list[Factors]:
 class OpenParts(OpenTable):
     """The released parts of units, such as persons, as a table to compute numbers from."""
 
+    _no_part = (
+        "A {method} of parts takes a condition on them in `where`, not in `any_part`: move it there"
+    )
+
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> "Iterator[pd.DataFrame]":
-        """Yield random tables of parts that could be the true table, given the noise.
+        """Return random tables of parts that could be the true table, given the noise.
 
         DeclarationError for replicates of a population, which is sampled unit by unit."""
-        if of == "population":
+        if is_population(of):
             raise DeclarationError(
                 "A population is sampled unit by unit, so parts alone have no replicates of it: "
                 "use replicates of the units"
@@ -152,6 +163,12 @@ class OpenUnits(OpenTable):
     >>> release.count(any_part="age < 16")                                # doctest: +SKIP
     >>> release.parts.mean("age", by="region")                            # doctest: +SKIP
     """
+
+    _no_part = (
+        "A {method} takes a condition on units in `where`, not one on their parts in `any_part` "
+        "(`with a part where`): leave it out, use `count` or `share` with it, or ask "
+        "`parts.{method}` (`--parts`) about parts"
+    )
 
     def __init__(self, tables: Tables) -> None:
         codes, labels = codes_and_labels(tables)
@@ -193,7 +210,7 @@ class OpenUnits(OpenTable):
         that decide it.
 
         DeclarationError for a condition that names a column of parts."""
-        if where.strip():
+        if is_stated(where):
             columns = Condition.parse(where, self.parts.columns).columns
             of_parts = [name for name in columns if name not in self.columns]
             if of_parts:
@@ -215,7 +232,7 @@ class OpenUnits(OpenTable):
         level      of the interval
 
         DeclarationError for another kind of condition or an unknown column."""
-        if not any_part:
+        if not is_stated(any_part):
             return super().count(where, of=of, level=level)
         return self._with_a_part(where, "", any_part, of=of, level=level)
 
@@ -233,41 +250,9 @@ class OpenUnits(OpenTable):
 
         With ``any_part``, at least one part of the unit must meet that too. DeclarationError where
         no released unit meets ``among``."""
-        if not any_part:
+        if not is_stated(any_part):
             return super().share(where, among=among, of=of, level=level)
         return self._with_a_part(where, among, any_part, of=of, level=level, is_share=True)
-
-    def mean(
-        self,
-        column: str,
-        *,
-        where: str = "",
-        any_part: str = "",
-        by: str = "",
-        of: Of = "table",
-        level: float = 0.95,
-    ) -> Estimate | dict[str, Estimate]:
-        """Return the estimated mean of a numeric column of units, as ``OpenTable.mean`` does.
-
-        DeclarationError for ``any_part``, which ``count`` and ``share`` take."""
-        _require_no_part("mean", any_part)
-        return super().mean(column, where=where, by=by, of=of, level=level)
-
-    def quantile(
-        self,
-        column: str,
-        probability: float,
-        *,
-        where: str = "",
-        any_part: str = "",
-        of: Of = "table",
-        level: float = 0.95,
-    ) -> Estimate:
-        """Return the estimated quantile of a numeric column of units.
-
-        DeclarationError for ``any_part``, which ``count`` and ``share`` take."""
-        _require_no_part("quantile", any_part)
-        return super().quantile(column, probability, where=where, of=of, level=level)
 
     def _with_a_part(
         self, where: str, among: str, any_part: str, *, of: Of, level: float, is_share: bool = False
@@ -296,7 +281,7 @@ class OpenUnits(OpenTable):
             weights = (values - end / divisor * base * is_share) / divisor
             result = self.precision.weighted_sum(weights, used)
             variance = float(result.variances[0]) + (variance + extra) / divisor**2
-            variance += self._sampling(weights) if of == "population" else 0.0
+            variance += self._sampling(weights) if is_population(of) else 0.0
             ends.append((end / divisor, reach * sqrt(variance)))
             bases |= {*result.bases}
         is_same = bool((bounds[0] == bounds[1])[sums.units > 0].all())
@@ -353,15 +338,6 @@ class OpenUnits(OpenTable):
         number = number * np.isin(size, self._sizes[in_units])
         counts = number * table.counts[:, is_counted].sum(axis=1)
         return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
-
-
-def _require_no_part(method: str, any_part: str) -> None:
-    if any_part:
-        raise DeclarationError(
-            f"A {method} takes a condition on units in `where`, not one on their parts in "
-            "`any_part` (`with a part where`): leave it out, use `count` or `share` with it, or "
-            f"ask `parts.{method}` (`--parts`) about parts"
-        )
 
 
 def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:

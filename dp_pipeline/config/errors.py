@@ -8,6 +8,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable
 from fractions import Fraction
+from numbers import Integral
 from typing import Final
 
 NAME: Final = "[a-z][a-z0-9_]{0,63}"
@@ -65,6 +66,15 @@ def nearest(got: str, names: Iterable[str]) -> str:
     """Return the name that is most similar to ``got``; empty if no name is similar."""
     near = difflib.get_close_matches(got[:60].lower(), list(names), n=1)
     return near[0] if near else ""
+
+
+def require_integer(value: object, *, of: str, least: int, most: int | None = None) -> int:
+    """Return an argument as int; DeclarationError unless it is an integer within the limits."""
+    integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if integer is None or integer < least or (most is not None and integer > most):
+        limits = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise DeclarationError(f"{of}: expected an integer {limits}, got {value!r:.60}")
+    return integer
 
 
 class PipelineError(Exception):

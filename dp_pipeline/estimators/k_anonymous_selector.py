@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import sensitive_diversity
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, require_integer
 from dp_pipeline.estimators import selector_columns
 from dp_pipeline.estimators.frames import features_of, plain_frame
-from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters, require_integer
+from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.selector_labels import LabelValues, labels_of
 from dp_pipeline.metrics.disclosure import disclosure_report
 

@@ -118,12 +118,3 @@ def name_argument(argument: str) -> Iterator[None]:
         if not text.startswith("X: "):
             raise
         raise DeclarationError(f"{argument}: {text.removeprefix('X: ')}") from None
-
-
-def require_integer(value: object, *, of: str, least: int, most: int | None = None) -> int:
-    """Return an argument as int; DeclarationError unless it is an integer within the limits."""
-    integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-    if integer is None or integer < least or (most is not None and integer > most):
-        limits = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise DeclarationError(f"{of}: expected an integer {limits}, got {value!r:.60}")
-    return integer

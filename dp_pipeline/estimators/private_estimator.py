@@ -19,7 +19,7 @@ from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, require_integer
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.estimators.column_types import find_identifiers
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovery_cost
@@ -31,7 +31,6 @@ from dp_pipeline.estimators.parameters import (
     generator,
     is_releasable_noise,
     noise_of,
-    require_integer,
 )
 from dp_pipeline.estimators.payment import row_secret, run_fit
 from dp_pipeline.estimators.rows import draw_table, prepare_rows

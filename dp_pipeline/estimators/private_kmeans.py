@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import FloatArray, IntArray
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, require_integer
 from dp_pipeline.estimators import parameters
 from dp_pipeline.estimators.answers import ClusterAnswers
 from dp_pipeline.estimators.declared import box_domain
@@ -41,7 +41,7 @@ def _bounds_of(domain: Domain) -> FloatArray:
 
 
 def _number_of_clusters(value: object) -> int:
-    return parameters.require_integer(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
+    return require_integer(value, least=1, most=_MOST_CLUSTERS, of="n_clusters")
 
 
 class PrivateKMeans(

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.domain import Domain, Protection
-from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.errors import DeclarationError, one_of, require_integer
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, expand_ellipsis
@@ -460,7 +460,7 @@ noise protects nobody
         if num_rows is None and random_state is None:
             return tables.synthetic_frames(self._table, self._forms)
         rows = len(self._table.codes) if num_rows is None else num_rows
-        rows = parameters.require_integer(rows, of="num_rows", least=0, most=MOST_ROWS)
+        rows = require_integer(rows, of="num_rows", least=0, most=MOST_ROWS)
         rng = parameters.generator(self.random_state if random_state is None else random_state)
         return tables.synthetic_frames(self._finished.sample_again(rows, rng), self._forms)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.attribute_parser import Category
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, Domain, OneRow, Parts, Protection, UnitOfParts
-from dp_pipeline.config.errors import DeclarationError, FieldError
+from dp_pipeline.config.errors import DeclarationError, FieldError, require_integer
 from dp_pipeline.config.parts_parser import MAX_PARTS, domain_of_parts
 from dp_pipeline.estimators.column_types import complete_by_types
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of
@@ -24,7 +24,7 @@ from dp_pipeline.estimators.frames import (
     frame_kind,
     require_exact_ids,
 )
-from dp_pipeline.estimators.parameters import name_argument, require_integer
+from dp_pipeline.estimators.parameters import name_argument
 from dp_pipeline.estimators.rows import find_columns, prepare_rows, table_to_arrow
 from dp_pipeline.estimators.synthetic_frames import complete_after_fit, synthetic_frame
 from dp_pipeline.inference.earlier import PublicTable

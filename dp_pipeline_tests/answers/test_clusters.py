@@ -54,6 +54,12 @@ def test_questions_of_clusters_are_counts_shares_and_sizes() -> None:
         answer_question(clusters, "mean x")
 
 
+@pytest.mark.parametrize("method", ["count", "share"])
+def test_condition_on_clusters_that_is_no_text_is_refused(method: str) -> None:
+    with pytest.raises(DeclarationError, match="A condition must be a text, not NoneType"):
+        getattr(opened(TRUE.astype(float)), method)(None)
+
+
 def test_an_export_adds_ends_to_boxes_sizes_and_centres() -> None:
     tables = clustering(TRUE.astype(float)).tables()
     assert list(added_columns("synopsis", tables)) == ["low", "high"]

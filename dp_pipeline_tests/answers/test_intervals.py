@@ -225,6 +225,9 @@ def test_replicates_combine_by_rubins_rule() -> None:
     estimate = combine([(1.0, 0.1), (1.2, 0.1), (1.4, 0.1)])
     assert estimate.value == pytest.approx(1.2)
     assert (estimate.high - 1.2) == pytest.approx(0.8305, abs=2e-3)
+    for wrong in (None, 7, [1.0, 2.0], [(1.0,), (2.0,)], [("a", 0.1), (1.0, 0.1)], [None, None]):
+        with pytest.raises(DeclarationError, match="to combine must be pairs of two numbers, an e"):
+            combine(wrong)  # type: ignore[arg-type]
     message = "Two or more results are needed to combine them, not 1"
     with pytest.raises(DeclarationError, match=message):
         combine([(1.0, 0.1)])

@@ -53,6 +53,13 @@ def test_a_misspelt_level_is_refused_and_not_counted_as_none(opened: OpenTable) 
         answer_question(opened, "count where a != 'w' or b = 1")
 
 
+@pytest.mark.parametrize("method", ["count", "share"])
+def test_any_part_is_refused_of_rows_without_parts(opened: OpenTable, method: str) -> None:
+    message = f"A {method} of rows without parts takes no `any_part`: leave it out"
+    with pytest.raises(DeclarationError, match=message):
+        getattr(opened, method)(any_part="b > 1")
+
+
 def test_a_fitted_synthesizer_answers_too() -> None:
     people = [["no", 0], ["yes", 2]] * 500
     domain = {"smokes": ["no", "yes"], "visits": 3}

@@ -1,11 +1,15 @@
 """Numbers of units, of their parts, and of units by their parts, with intervals."""
 
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dp_pipeline.answers.questions import answer_question
+from dp_pipeline.answers.tables import OpenTable
 from dp_pipeline.answers.units import OpenUnits
 from dp_pipeline.answers.verdict import verdict
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
@@ -142,6 +146,49 @@ def test_units_without_parts_are_counted(
     lines = answer_question(exact(has_empty=True), question, of_parts=of_parts)
     assert [line["value"] for line in lines] == pytest.approx(np.ravel(value), rel=1e-3, abs=1e-9)
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
+
+
+WRONG_ARGUMENTS: dict[str, tuple[str, Callable[[OpenTable, Any], Any]]] = {
+    "where": ("A condition must be a text, not", lambda r, value: r.count(value)),
+    "among": ("A condition must be a text, not", lambda r, value: r.share(among=value)),
+    "column": ("names a value of type .*, which is no column", lambda r, value: r.mean(value)),
+    "by": ("names a value of type .*, which is no column", lambda r, v: r.mean("size", by=v)),
+    "columns": ("names a value of type .*, which is no column", lambda r, value: r.table(value)),
+    "level": ("level of an interval must be ", lambda r, value: r.count(level=value)),
+    "quantile": ("probability of a quantile must be a num", lambda r, v: r.quantile("size", v)),
+    "of": ("of: expected table or population, got", lambda r, value: r.table("size", of=value)),
+    "number": ("number: expected an integer of", lambda r, value: r.replicates(value, seed=1)),
+    "seed": ("seed: expected an integer of at", lambda r, value: r.replicates(2, seed=value)),
+    "of replicates": ("of: expected", lambda r, value: r.replicates(2, seed=1, of=value)),
+}
+"""Argument → a message, and a question in which the argument has the value."""
+
+
+@pytest.mark.parametrize("value", [None, pd.NA, ["region"], b"region", -1.5, np.array([1, 2])])
+@pytest.mark.parametrize("argument", WRONG_ARGUMENTS)
+@pytest.mark.parametrize("of_parts", [False, True])
+def test_argument_of_another_type_is_refused(of_parts: bool, argument: str, value: object) -> None:
+    message, question = WRONG_ARGUMENTS[argument]
+    with pytest.raises(DeclarationError, match=message) as refused:
+        question(exact().parts if of_parts else exact(), value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [None, pd.NA, ["age = 0"], 7])
+@pytest.mark.parametrize("method", ["count", "share"])
+def test_any_part_of_another_type_is_refused(method: str, value: Any) -> None:
+    with pytest.raises(DeclarationError, match="A condition must be a text, not"):
+        getattr(exact(), method)(any_part=value)
+
+
+@pytest.mark.parametrize(
+    ("method", "columns"),
+    [("count", ()), ("share", ()), ("mean", ("size",)), ("quantile", ("size", 0.5))],
+)
+def test_any_part_is_refused_of_parts(method: str, columns: tuple[Any, ...]) -> None:
+    message = f"A {method} of parts takes a condition on them in `where`, not in `any_part`: move"
+    with pytest.raises(DeclarationError, match=message):
+        getattr(exact().parts, method)(*columns, any_part="age = 0")
 
 
 TRUE = {
