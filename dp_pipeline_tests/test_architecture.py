@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,17 +35,23 @@ PLANTED = {
 }
 
 
-def lint_imports(folder: Path, *contracts: str) -> subprocess.CompletedProcess[str]:
-    chosen = [argument for contract in contracts for argument in ("--contract", contract)]
-    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+def run_code(code: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a new interpreter, with no variable but these."""
     return subprocess.run(
-        [sys.executable, "-c", program, "--no-cache", *chosen],
+        [sys.executable, "-c", code],
         cwd=folder,
-        env={"PYTHONPATH": str(folder), "PATH": ""},
+        env={"PYTHONPATH": str(folder), "PATH": "", **variables},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def lint_imports(folder: Path, *contracts: str) -> subprocess.CompletedProcess[str]:
+    options = [argument for contract in contracts for argument in ("--contract", contract)]
+    words = ["lint-imports", "--no-cache", *options]
+    program = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return run_code(f"import sys; sys.argv = {words}; {program}", folder)
 
 
 @pytest.fixture
@@ -81,10 +87,10 @@ FEW_LINES = 100
 
 def scattered(root: Path) -> set[str]:
     """Small files with one importer, beside them: they belong into that importer."""
-    found = structure.modules(root)
+    modules = structure.modules(root)
     return {
         str(path.relative_to(root / "dp_pipeline"))
-        for path, text, _ in map(found.get, structure.with_one_sibling_importer(found))
+        for path, text, _ in map(modules.get, structure.with_one_sibling_importer(modules))
         if len(text.splitlines()) < FEW_LINES
     }
 
@@ -158,74 +164,62 @@ def test_vague_names_are_seen(tmp_path: Path) -> None:
     assert set(vague_per_thousand(tmp_path).values()) == {10}
 
 
-def entropy_calls(tree: ast.AST) -> list[str]:
+def entropy_calls(text: str) -> list[str]:
     """Calls and imports that bring randomness of the operating system into a file."""
-    found = []
-    for node in ast.walk(tree):
+    names = []
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute) and node.attr in ("urandom", "getrandom"):
-            found.append(node.attr)
+            names.append(node.attr)
         if isinstance(node, ast.ImportFrom) and node.module in ("os", "random", "secrets"):
-            found += [name.name for name in node.names if name.name != "PathLike"]
+            names += [alias.name for alias in node.names if alias.name != "PathLike"]
         if isinstance(node, ast.Import):
-            found += [name.name for name in node.names if name.name in ("random", "secrets")]
-    return found
+            names += [alias.name for alias in node.names if alias.name in ("random", "secrets")]
+    return names
+
+
+def files_where(holds: Callable[[str], object]) -> set[str]:
+    """Return the files of the package whose text has a property."""
+    return {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if holds(path.read_text(encoding="utf-8"))
+    }
 
 
 def test_entropy_enters_by_noise_and_population_keys_only() -> None:
-    users = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if entropy_calls(ast.parse(path.read_text(encoding="utf-8")))
-    }
-    assert users == {"gate/noise.py", "ledger/head.py"}
+    assert files_where(entropy_calls) == {"gate/noise.py", "ledger/head.py"}
 
 
 @pytest.mark.parametrize("line", ["from os import urandom", "os.urandom(8)", "import secrets"])
 def test_the_entropy_check_sees_a_planted_use(line: str) -> None:
-    assert entropy_calls(ast.parse(line))
+    assert entropy_calls(line)
 
 
 def test_exact_counts_are_opened_by_questions_of_the_gate_only() -> None:
-    users = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if ".open_at_the_gate(" in path.read_text(encoding="utf-8")
-    }
-    assert users == {
-        "gate/charge.py",
-        "gate/parts.py",
-        "gate/selection.py",
-        "gate/table_curator.py",
-        "gate/trees.py",
-    }
+    openers = files_where(lambda text: ".open_at_the_gate(" in text)
+    names = ("charge", "parts", "selection", "table_curator", "trees")
+    assert openers == {f"gate/{name}.py" for name in names}
 
 
 ASKERS = ("models", "inference", "gate/quality.py", "gate/discovery.py", "gate/quantiles.py")
 """Models, evaluations and discoveries: who may ask the gate."""
 
 
-def asked_by(path: Path) -> set[str]:
+def attributes_in(path: Path) -> set[str]:
     """Names of attributes that a file, or a folder of files, looks up."""
     files = path.rglob("*.py") if path.is_dir() else [path]
-    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
-    return {
-        node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)
-    }
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_bytes())))
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
-def questions_of(*offered: type) -> set[str]:
-    """Public names of what a model may be handed."""
-    return {name for one in offered for name in vars(one) if not name.startswith("_")}
-
-
-def never_asked(*offered: type) -> set[str]:
-    """Public names that no model, evaluation or discovery looks up."""
-    asked: set[str] = set().union(*(asked_by(PACKAGE / name) for name in ASKERS))
-    return questions_of(*offered) - asked
+def unused_questions(*kinds: type) -> set[str]:
+    """Public names of what a model is handed that no model, evaluation or discovery looks up."""
+    questions = {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
+    return questions.difference(*(attributes_in(PACKAGE / name) for name in ASKERS))
 
 
 def test_the_gate_offers_no_question_that_nothing_asks() -> None:
-    assert never_asked(TableCurator, Curator, ScoreSession, TreeSession, SplitSession) == set()
+    assert unused_questions(TableCurator, Curator, ScoreSession, TreeSession, SplitSession) == set()
 
 
 def test_a_question_that_nothing_asks_is_seen() -> None:
@@ -233,28 +227,29 @@ def test_a_question_that_nothing_asks_is_seen() -> None:
         def measure_nobody(self) -> int:
             return 0
 
-    assert never_asked(Generous) == {"measure_nobody"}
+    assert unused_questions(Generous) == {"measure_nobody"}
 
 
 HEAVY = {"dagster", "pandas", "sklearn", "great_expectations", "matplotlib", "jinja2", "PIL"}
-OF_CENSUS = {"independent", "one_shot", "privbayes"}
-OF_ONE_SHOT = {"aim_like"}
+
+
+def run_command(
+    command: list[str], home: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of ours that prints the modules it has imported on stderr."""
+    code = (
+        "import atexit, sys; from dp_pipeline.cli import main;"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
+        f"main({command}, prog_name='dp-pipeline')"
+    )
+    result = run_code(code, DP_PIPELINE_HOME=str(home), **variables)
+    assert result.returncode == 0, result.stderr
+    return result
 
 
 def imported_by(command: list[str], home: Path) -> set[str]:
-    """Modules that a command imports."""
-    code = (
-        "import atexit, sys; from dp_pipeline.cli import main;"
-        f"atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main({command})"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"DP_PIPELINE_HOME": str(home), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(result.stderr.split())
+    """Return the modules that a command imports."""
+    return set(run_command(command, home).stderr.split())
 
 
 @pytest.mark.parametrize("command", [["--help"], ["budget"]])
@@ -293,9 +288,10 @@ def test_a_plan_imports_the_models_of_its_data_set_alone(tmp_path: Path) -> None
     assert "pydantic" in imported
     unneeded = {"networkx", "scipy.special", "pyarrow", "sqlalchemy"}
     assert not imported & (HEAVY | unneeded)
-    models = {one.split(".")[3] for one in imported if one.startswith("dp_pipeline.models.tables.")}
-    assert models == {"base"} | OF_CENSUS | OF_ONE_SHOT
-    assert not any(one.startswith("dp_pipeline.models.clustering.") for one in imported)
+    tables = [name for name in imported if name.startswith("dp_pipeline.models.tables.")]
+    models = {"base", "independent", "one_shot", "privbayes", "aim_like"}
+    assert {name.split(".")[3] for name in tables} == models
+    assert not any(name.startswith("dp_pipeline.models.clustering.") for name in imported)
 
 
 def test_a_plan_beside_k_anonymous_tables_imports_no_scipy(tmp_path: Path) -> None:
@@ -316,11 +312,4 @@ def test_a_command_ends_without_one_more_look_for_garbage(tmp_path: Path) -> Non
         "import atexit, gc, sys; from dp_pipeline.cli import main;"
         "atexit.register(lambda: print(gc.get_freeze_count(), file=sys.stderr)); main(['--help'])"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"DP_PIPELINE_HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(result.stderr) > 0
+    assert int(run_code(code, DP_PIPELINE_HOME=str(tmp_path)).stderr) > 0

@@ -1,8 +1,5 @@
 """What a shell completes: names that files declare, at once, without rows and without a ledger."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +7,7 @@ from click.shell_completion import BashComplete
 
 from dp_pipeline.cli import main
 from dp_pipeline_tests.config.declarations import declaration, written
+from dp_pipeline_tests.test_architecture import run_command
 
 VARIABLE = "_DP_PIPELINE_COMPLETE"
 SLOW = {"pydantic", "numpy", "dagster", "pandas", "pyarrow", "dp_pipeline.ledger"}
@@ -29,7 +27,7 @@ def completed(*words: str) -> list[str]:
     """What is offered for the last of some words."""
     shell = BashComplete(main, {}, "dp-pipeline", VARIABLE)
     *before, incomplete = words
-    return [one.value for one in shell.get_completions(before, incomplete)]
+    return [item.value for item in shell.get_completions(before, incomplete)]
 
 
 @pytest.mark.parametrize("words", [
@@ -76,20 +74,8 @@ def test_a_folder_that_is_not_there_completes_to_nothing(monkeypatch: pytest.Mon
 
 
 def test_completion_imports_no_slow_package(folder: Path):
-    code = (
-        "import atexit, sys; from dp_pipeline.cli import main;"
-        "atexit.register(lambda: print(*sys.modules, file=sys.stderr));"
-        "main(prog_name='dp-pipeline')"
-    )
-    line = "dp-pipeline run census --model "
-    asked = {VARIABLE: "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "4"}
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    request = {"COMP_WORDS": "dp-pipeline run census --model ", "COMP_CWORD": "4"}
+    result = run_command([], folder / "home", **request, **{VARIABLE: "bash_complete"})
     assert result.stdout.split() == ["plain,one_shot", "plain,privbayes", "plain,independent"]
     assert not set(result.stderr.split()) & SLOW
     assert not (folder / "home").exists()

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 
 import dp_pipeline as dp
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline_tests.test_architecture import HEAVY
+from dp_pipeline_tests.test_architecture import HEAVY, run_code
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCKS = re.findall(
@@ -31,8 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_to_import_the_package_alone_imports_nothing_heavy():
     code = "import sys, dp_pipeline; dir(dp_pipeline); print(*sys.modules)"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    imported = set(said.stdout.split())
+    imported = set(run_code(code).stdout.split())
     assert "dp_pipeline" in imported
     ours = {"dp_pipeline.commands", "dp_pipeline.estimators"}
     assert not imported & (HEAVY | {"numpy", "pydantic", "pyarrow"} | ours)
@@ -52,7 +49,7 @@ def test_the_package_says_that_it_has_types():
 
 def test_a_plan_says_what_is_asked_and_charges_nothing(home: Path):
     planned = dp.plan("census", models=["independent"], epsilons=[0.5, Fraction(1)])
-    assert [(one.model, one.epsilon, one.cost) for one in planned.releases] == [
+    assert [(release.model, release.epsilon, release.cost) for release in planned.releases] == [
         ("independent", Fraction(1, 2), Fraction("0.55")),
         ("independent", Fraction(1), Fraction("1.05")),
     ]
@@ -108,23 +105,23 @@ def test_a_file_with_the_name_of_another_data_set_is_refused(tmp_path: Path):
         dp.load_dataset(file)
 
 
-WRONG: dict[str, dict[str, Any]] = {
-    "must be one of": {"models": ["nobody"]},
-    "must be one of 0.1, 0.5, 1, not 0.3": {"epsilons": [0.3]},
-    "--window: the data set has no `windows`": {"windows": "2026-W01"},
-}
-
-
 @pytest.mark.usefixtures("home")
-@pytest.mark.parametrize("words", WRONG)
-def test_what_is_not_declared_is_refused(words: str):
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("must be one of", {"models": ["nobody"]}),
+        ("must be one of 0.1, 0.5, 1, not 0.3", {"epsilons": [0.3]}),
+        ("--window: the data set has no `windows`", {"windows": "2026-W01"}),
+    ],
+)
+def test_what_is_not_declared_is_refused(words: str, options: dict[str, Any]):
     with pytest.raises(DeclarationError, match=words):
-        dp.plan("census", **WRONG[words])
+        dp.plan("census", **options)
 
 
 def test_the_page_has_blocks_of_each_way():
-    assert sum("dp.run(" in one for one in BLOCKS) == 1
-    assert sum("import polars" in one for one in BLOCKS) == 1
+    assert sum("dp.run(" in block for block in BLOCKS) == 1
+    assert sum("import polars" in block for block in BLOCKS) == 1
 
 
 @pytest.mark.usefixtures("home")
@@ -135,9 +132,9 @@ def test_the_blocks_of_the_page_run_one_after_the_other(capsys: pytest.CaptureFi
         if "polars" not in block and "dp.run(" not in block:
             exec(block, names)
     assert names["table"].dtypes.astype(str).tolist() == ["category", "Int8", "int64"]
-    said = capsys.readouterr().out
-    assert "fitted: ε=0.666666666 (rounded down from 0.6666666666666666), protects one row" in said
-    assert "requested 0.55, left 10" in said
+    shown = capsys.readouterr().out
+    assert "fitted: ε=0.666666666 (rounded down from 0.6666666666666666), protects one row" in shown
+    assert "requested 0.55, left 10" in shown
 
 
 def test_the_block_with_polars_runs_where_it_is_installed():
@@ -150,9 +147,7 @@ def test_the_block_with_polars_runs_where_it_is_installed():
 
 
 @pytest.mark.chain
-def test_a_run_releases_and_a_run_again_is_replayed(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_a_run_releases_and_a_run_again_is_replayed(home: Path, monkeypatch, capsys):
     monkeypatch.chdir(home)
     # A run names it, and makes files private, for the rest of its process.
     monkeypatch.setenv("DAGSTER_HOME", str(home / "dagster"))
@@ -160,17 +155,16 @@ def test_a_run_releases_and_a_run_again_is_replayed(
     steps: list[str] = []
     names: dict[str, Any] = {"dp": dp, "census": dp.load_dataset("census")}
     try:
-        exec(next(one for one in BLOCKS if "dp.run(" in one), names)
+        exec(next(block for block in BLOCKS if "dp.run(" in block), names)
         assert capsys.readouterr().out.startswith("independent 1/2 charged 11/20")
-        again = dp.run(
-            names["census"], models=["independent"], epsilons=["0.5"], on_step=steps.append
-        )
+        options = {"models": ["independent"], "epsilons": ["0.5"], "on_step": steps.append}
+        again = dp.run(names["census"], **options)
     finally:
         os.umask(mask)
-    first, release = names["finished"], names["release"]
-    assert release.table.columns.tolist() == list(names["census"].domain.names)
+    first, released = names["finished"], names["release"]
+    assert released.table.columns.tolist() == list(names["census"].domain.names)
     assert "charged by this run: 0.55; report: " in repr(first)
-    assert [(one.state, one.cost) for one in again] == [("replayed", 0)]
+    assert [(release.state, release.cost) for release in again] == [("replayed", 0)]
     assert repr(again[0]) == "independent at ε=0.5: replayed, cost 0"
-    assert again[0].table.equals(release.table)
+    assert again[0].table.equals(released.table)
     assert (again.charged, steps, capsys.readouterr().out) == (0, [], "")

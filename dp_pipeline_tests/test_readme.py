@@ -16,12 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_data_set_file_of_the_readme_is_a_good_declaration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = re.search(r"```yaml\n# my_data/rides.yaml\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    (tmp_path / "rides.yaml").write_text(found.group(1), encoding="utf-8")
+def test_the_data_set_file_of_the_readme_is_a_good_declaration(tmp_path: Path, monkeypatch) -> None:
+    (text,) = re.findall(r"```yaml\n# my_data/rides.yaml\n(.*?)```", README, re.DOTALL)
+    (tmp_path / "rides.yaml").write_text(text, encoding="utf-8")
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(tmp_path))
     monkeypatch.setenv("DP_PIPELINE_HOME", str(tmp_path / "home"))
     checked = CliRunner().invoke(main, ["data", "check", str(tmp_path / "rides.yaml")])
@@ -35,13 +32,10 @@ def test_the_readme_fits_one_screen_of_a_reader() -> None:
     assert len(README.split()) <= 900
 
 
-def test_the_estimator_of_the_readme_runs_as_it_stands_there(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    found = re.search(r"```python\n(.*?)```", README, re.DOTALL)
-    assert found is not None
+def test_the_estimator_of_the_readme_runs_as_it_stands_there(capsys) -> None:
+    block = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
     names: dict[str, object] = {}
-    exec(found.group(1), names)
+    exec(block, names)
     centres = names["model"].cluster_centers_  # type: ignore[attr-defined]
     assert centres.shape == (3, 2)
     assert ((centres > [47.3, 8.4]) & (centres < [47.5, 8.6])).all()

@@ -1,12 +1,11 @@
-"""The sixteen kinds of faults that forty-four public files and reports showed, each by its number:
-what is right, and the tests that hold it, here or elsewhere.
-"""
+"""Values, types and files as public tables have them, by every way in: sources and frames."""
 
 import gzip
+import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -35,40 +34,6 @@ from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.raw.written import KEY, written_spec
-
-KINDS = """
-1 raw/test_office_files.py::test_rows_are_read_in_the_form_that_is_declared
-2 test_a_declared_value_is_met_by_every_way_in
-2 test_a_discovered_value_is_met_by_every_way_in
-2 test_what_no_value_can_be_is_refused
-3 test_a_discovered_value_is_met_by_every_way_in
-3 estimators/test_frames_in_and_out.py::test_a_column_comes_back_as_it_went_in
-4 test_a_blind_discovery_is_refused
-5 raw/test_office_files.py::test_a_draft_proposes_what_the_column_is
-6 reporting/test_plausibility.py::test_pairs_of_more_noise_than_rows_are_mostly_noise
-7 test_a_delimiter_without_names_is_left_open
-8 test_exports_have_the_types_of_the_source
-9 test_a_declared_value_is_met_by_every_way_in
-10 test_exports_have_the_types_of_the_source
-11 test_a_wrong_file_is_named
-12 test_exports_have_the_types_of_the_source
-13 test_a_declared_value_is_met_by_every_way_in
-14 test_a_declared_value_is_met_by_every_way_in
-15 estimators/test_frames_in_and_out.py::test_a_masked_value_is_missing
-16 test_no_delta_is_pure
-16 test_what_stands_twice_is_named
-16 test_cli.py::test_failed_checks_are_named_to_the_custodian_alone
-"""
-
-
-@pytest.mark.parametrize("line", KINDS.split("\n")[1:-1])
-def test_each_kind_has_its_tests(line: str) -> None:
-    file, _, function = line.split()[1].rpartition("::")
-    text = (Path(__file__).parent / (file or Path(__file__).name)).read_text(encoding="utf-8")
-    assert f"def {function}(" in text
-
-
-# 2, 3, 9, 13, 14: values as they are declared, and as they are discovered.
 
 VALUES: dict[str, tuple[str, Any, list[int]]] = {
     "levels with spaces": ('{levels: [" Private", Public]}', ["Private"], [0]),
@@ -220,8 +185,6 @@ def test_what_no_value_can_be_is_refused(name: str, tmp_path: Path) -> None:
         read_source(spec_of(tmp_path, attribute, "Parquet"))
 
 
-# 4: discoveries that cannot succeed.
-
 BLIND = {
     "list": pd.Series([[1, 2]] * 9),
     "struct": pd.Series([{"a": 1}] * 9),
@@ -248,9 +211,6 @@ def test_a_blind_discovery_is_refused(way: str, name: str, tmp_path: Path) -> No
     assert not hasattr(fit, "spends_")
 
 
-# 7: drafts.
-
-
 def test_a_delimiter_without_names_is_left_open(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1\t2\n")
     arguments = ["data", "init", "draft", "--from", str(tmp_path / "a.csv"), "--header", "a,b"]
@@ -258,8 +218,6 @@ def test_a_delimiter_without_names_is_left_open(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "delimiter: TODO" in (tmp_path / "draft.yaml").read_text(encoding="utf-8")
 
-
-# 8, 10 and 12: what comes out is what went in.
 
 ROWS = 1200
 ORDERED = pa.dictionary(pa.int8(), pa.string(), ordered=True)
@@ -282,7 +240,7 @@ SEEN = "{type: timestamp, bounds: [2026-11-01, 2026-11-30], every: day}"
 
 
 @pytest.fixture(scope="module")
-def released(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+def released(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """One table of a Parquet file with a type of each kind, released by the pipeline."""
     project = Project(tmp_path_factory.mktemp("types"))
     project.datasets.mkdir()
@@ -307,20 +265,18 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     )
     done = project.cli_here("run", "typed")
     assert done.code == 0, done.err
-    yield project
+    return project
 
 
 @pytest.mark.chain
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
-def test_exports_have_the_types_of_the_source(
-    ending: str, released: Project, tmp_path: Path
-) -> None:
+def test_exports_have_the_types_of_the_source(ending: str, released: Project, tmp_path) -> None:
     folder = tmp_path / "out"
     done = released.cli_here("export", "typed", "--format", ending, "--to", str(folder))
     assert done.code == 0, done.err
     assert released.cli_here("verify", str(folder)).code == 0
     resources = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))["resources"]
-    (fields,) = [one["schema"]["fields"] for one in resources if one["name"] == "synthetic"]
+    (fields,) = [table["schema"]["fields"] for table in resources if table["name"] == "synthetic"]
     assert "on a clock in Europe/Zurich" in fields[-1]["description"]
     assert "a clock in Europe/Zurich" in (folder / "README.txt").read_text(encoding="utf-8")
     if ending == "csv":
@@ -338,24 +294,33 @@ def test_exports_have_the_types_of_the_source(
         assert abs(share - values.count(None) / 3) < 0.02
 
 
-# 11: files that are not what they are called.
-
-
-def of_parquet() -> bytes:
+def parquet_bytes() -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table({"age": [1]}), sink)
     return sink.getvalue().to_pybytes()
 
 
-def of_zip(folder: Path) -> bytes:
-    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+def zipped() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("a.csv", "age\n1\n")
-    return (folder / "a.zip").read_bytes()
+    return packed.getvalue()
 
 
-WRONG: dict[str, tuple[bytes | Callable[[Path], bytes], str]] = {
-    "Parquet": (of_parquet(), "got a Parquet file: declare `kind: parquet`"),
-    "an archive": (of_zip, "got a zip archive, as spreadsheets (.xlsx) are: declare `kind: xlsx`"),
+def sheet_bytes(text: bytes) -> bytes:
+    book, packed = Workbook(), io.BytesIO()
+    for line in text.decode().splitlines():
+        book.active.append(line.split(","))
+    book.save(packed)
+    return packed.getvalue()
+
+
+WRONG: dict[str, tuple[bytes, str]] = {
+    "Parquet": (parquet_bytes(), "got a Parquet file: declare `kind: parquet`"),
+    "an archive": (
+        zipped(),
+        "got a zip archive, as spreadsheets (.xlsx) are: declare `kind: xlsx`",
+    ),
     "gzip": (gzip.compress(b"age\n1\n"), "got a file packed by gzip: unpack it"),
     "a database": (b"SQLite format 3\0", "got a SQLite database: declare `kind: sql"),
     "an old sheet": (b"\xd0\xcf\x11\xe0 and more", "got an old document (.xls, .doc) or one"),
@@ -375,24 +340,15 @@ OWN = {("parquet", "Parquet"), ("xlsx", "an archive")}
 HEADS = ("capitals", "another name", "a row", "a name twice")
 
 
-def of_sheet(folder: Path, text: bytes) -> bytes:
-    book = Workbook()
-    for line in text.decode().splitlines():
-        book.active.append(line.split(","))
-    book.save(folder / "a.xlsx")
-    return (folder / "a.xlsx").read_bytes()
-
-
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize("kind", ["csv", "parquet", "xlsx"])
 def test_a_wrong_file_is_named(kind: str, name: str, tmp_path: Path) -> None:
     content, message = WRONG[name]
-    content = content if isinstance(content, bytes) else content(tmp_path)
     if (kind, name) in OWN:
         message = "got a file that cannot be read" if kind == "xlsx" else "got a damaged file"
         content = content[:-9]
     elif kind == "xlsx" and name in HEADS:
-        content = of_sheet(tmp_path, content)
+        content = sheet_bytes(content)
     elif kind != "csv" and name in (*HEADS, "UTF-16", "a semicolon", "a tab"):
         message = "got one that does not begin so: declare `kind: csv` where it is text"
     (tmp_path / "rows").write_bytes(content)
@@ -401,9 +357,6 @@ def test_a_wrong_file_is_named(kind: str, name: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=re.escape(message)) as refused:
         read_source(written_spec(tmp_path, attributes, purpose="release", source=source))
     assert "Waltraud" not in str(refused.value), "a first line may be a row"
-
-
-# 16: small things.
 
 
 def test_no_delta_is_pure() -> None:
