@@ -94,11 +94,3 @@ def test_the_noise_of_a_plan_in_rho_is_gaussian(project: Project):
     weights = {x: math.exp(-(x**2) * rho) for x in range(-200, 201)}
     mean = sum(abs(x) * weight for x, weight in weights.items()) / sum(weights.values())
     assert release["noise_of_a_count"] == pytest.approx(mean, rel=1e-6)
-
-
-def test_a_plan_explains_its_columns_in_a_line_and_reads_no_row(project: Project):
-    project.declare("rides", RIDES)
-    (project.datasets / "rides.csv").unlink()
-    planned = project.command("plan", "rides")
-    assert len(re.findall("^noise of a count: ", planned, re.MULTILINE)) == 1
-    assert not project.home.root.exists()

@@ -132,20 +132,19 @@ def test_a_mistake_of_a_file_is_refused_alike_by_every_command(changes, word, pr
     assert not project.home.root.exists()
 
 
-def test_a_plan_in_an_empty_home_makes_nothing(project: Project):
+def test_a_plan_reads_no_row_and_makes_nothing(project: Project):
     project.declare("rides", RIDES)
+    (project.datasets / "rides.csv").unlink()
     before = project.paths()
-    assert "requested 0.7, spent 0, left 3, ceiling 3" in project.command("plan", "rides")
+    planned = project.command("plan", "rides")
+    assert "requested 0.7, spent 0, left 3, ceiling 3" in planned
+    assert len(re.findall("^noise of a count: ", planned, re.MULTILINE)) == 1
     project.command("budget")
     assert json.loads(project.command("budget", "--json")) == {"format": 1, "accounts": []}
     assert project.paths() == before
 
 
-MATCHING = {
-    "type": "expect_column_values_to_match_regex",
-    "column": "rider",
-    "regex": "^[a-z]+$",
-}
+MATCHING = {"type": "expect_column_values_to_match_regex", "column": "rider", "regex": "^[a-z]+$"}
 """Declared in Great Expectations' words: `eve` and the others fit, SECRET does not."""
 
 
@@ -316,11 +315,6 @@ def test_a_folder_of_data_sets_that_is_none_is_refused(place: str, project: Proj
     for command in (["run", "trips"], ["plan", "trips"], ["data", "list"]):
         result = project.cli_here(*command, DP_PIPELINE_DATASETS=str(project.folder / place))
         assert_refused(result, 2, "The variable DP_PIPELINE_DATASETS must name a folder")
-
-
-def test_two_data_sets_of_one_name_are_refused(project: Project):
-    project.declare("trips", RIDES)
-    assert_refused(project.cli_here("run", "trips"), 2, "needs a name of its own")
 
 
 @pytest.mark.parametrize("variable", ["DP_PIPELINE_HOME", "DAGSTER_HOME"])

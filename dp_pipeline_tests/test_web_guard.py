@@ -4,11 +4,11 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
@@ -19,6 +19,9 @@ HERE = "127.0.0.1:3000"
 OWN = f"http://{HERE}"
 JSON = {"content-type": "application/json"}
 PROXY = "https://budget.example.org"
+
+DAGSTER = Response("Dagster")
+"""An application that answers every path, of a websocket too."""
 
 Headers = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -31,38 +34,25 @@ def ask(
     host: str | None = HERE,
     kind: str = "http",
     origins: Sequence[str] = (),
-    behind: Any = None,
+    behind: Any = DAGSTER,
 ) -> tuple[int, list[tuple[bytes, bytes]], str]:
-    """Status, headers and body of an answer; Dagster's own is 200, of a websocket too.
-
-    behind   the application behind the guard; None: one that answers every path
-    """
-    told: list[Any] = []
-
-    async def dagster(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
-        await send({"type": "http.response.body", "body": b"Dagster"})
-
-    async def send(message: Any) -> None:
-        told.append(message)
-
-    async def receive() -> Any:
-        raise AssertionError("the guard reads no body")
-
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
-    named = [*([] if host is None else [("host", host)]), *pairs]
+    """Status, headers and body of an answer to a request, whose body the guard must not read."""
+    pairs = [*headers.items()] if isinstance(headers, Mapping) else [*headers]
+    pairs += [] if host is None else [("host", host)]
     scope: dict[str, Any] = {
         "type": kind,
         "path": path,
         "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in named],
+        "headers": [(name.encode(), value.encode()) for name, value in pairs],
     }
     if kind == "http":
         scope["method"] = method
-    asyncio.run(WebGuard(behind or dagster, origins)(scope, receive, send))
-    if told[0]["type"] == "websocket.close":
-        return 403, [], told[0]["reason"]
-    return told[0]["status"], told[0]["headers"], told[1]["body"].decode()
+    receive, send = AsyncMock(side_effect=AssertionError), AsyncMock()
+    asyncio.run(WebGuard(behind, origins)(scope, receive, send))
+    first, *others = [call.args[0] for call in send.await_args_list]
+    if first["type"] == "websocket.close":
+        return 403, [], first["reason"]
+    return first["status"], first["headers"], others[0]["body"].decode()
 
 
 def status(*words: Any, **named: Any) -> int:
@@ -73,12 +63,8 @@ def status(*words: Any, **named: Any) -> int:
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_no_spelling_of_graphql_is_reached_by_get(method: str, end: str):
     # Starlette's own route: its pattern ends in a `$`, which matches before a last line end too.
-    async def executed(request: Request) -> Response:
-        return Response(request.method)
-
-    routes = Router([Route("/graphql", executed)])
-    code, _, _ = ask(method, f"/graphql{end}", behind=routes)
-    assert code == (400 if end else 405)
+    routes = Router([Route("/graphql", DAGSTER)])
+    assert status(method, f"/graphql{end}", behind=routes) == (400 if end else 405)
 
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
@@ -97,13 +83,10 @@ def test_the_pages_of_this_computer_load_and_ask(host: str):
     assert status(path="/graphql", headers=origin, host=host, kind="websocket") == 200
 
 
-FOREIGN_HOSTS = (
-    "evil.example:3000 localhost.evil.example:3000 127.0.0.1.evil.example localhost.:3000"
-)
-FOREIGN_HOSTS += " localhost:3000@evil.example 127.0.0.2:3000 0.0.0.0:3000"
-
-
-@pytest.mark.parametrize("host", [*FOREIGN_HOSTS.split(), "", None])
+@pytest.mark.parametrize("host", [
+    *("evil.example:3000", "localhost.evil.example:3000", "127.0.0.1.evil.example", "", None),
+    *("localhost.:3000", "localhost:3000@evil.example", "127.0.0.2:3000", "0.0.0.0:3000"),
+])  # fmt: skip
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 def test_a_foreign_name_of_this_computer_gets_nothing(host: str | None, kind: str):
     code, _, reason = ask(host=host, kind=kind)
@@ -111,11 +94,10 @@ def test_a_foreign_name_of_this_computer_gets_nothing(host: str | None, kind: st
     assert reason.startswith("the host of a request must be localhost, 127")
 
 
-FOREIGN_ORIGINS = "http://127.0.0.1:3001 http://localhost:3000 https://127.0.0.1:3000 null"
-FOREIGN_ORIGINS += " http://evil.example http://127.0.0.1:3000.evil.example"
-
-
-@pytest.mark.parametrize("origin", [*FOREIGN_ORIGINS.split(), ""])
+@pytest.mark.parametrize("origin", [
+    *("http://127.0.0.1:3001", "http://localhost:3000", "https://127.0.0.1:3000", "null", ""),
+    *("http://evil.example", "http://127.0.0.1:3000.evil.example"),
+])  # fmt: skip
 @pytest.mark.parametrize(
     ("kind", "method", "path"),
     [("http", "POST", "/graphql"), ("http", "GET", "/"), ("websocket", "", "/graphql")],
@@ -135,8 +117,8 @@ def test_what_a_browser_marks_as_of_another_site_gets_nothing(site: str):
 
 
 def test_a_link_of_another_site_opens_a_page_and_no_data():
-    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
-    link["sec-fetch-dest"] = "document"
+    place = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    link = {"sec-fetch-site": "cross-site", **place}
     assert status("GET", "/runs/1", link) == 200
     assert status("GET", "/download_debug/1", link) == 403
     assert status("GET", "/runs/1", {**link, "sec-fetch-dest": "iframe"}) == 403
@@ -203,8 +185,8 @@ def test_a_named_proxy_gives_its_pages_their_own_origin():
     assert status("GET", "/", **named) == 200
     assert status("POST", "/graphql", {**JSON, "origin": PROXY}, **named) == 200
     # Not over a connection that anybody on the way can write to, nor from this computer's pages.
-    for other in ("http://budget.example.org", OWN, "https://evil.example.org"):
-        assert status("POST", "/graphql", {**JSON, "origin": other}, **named) == 403
+    for foreign in ("http://budget.example.org", OWN, "https://evil.example.org"):
+        assert status("POST", "/graphql", {**JSON, "origin": foreign}, **named) == 403
     assert status("POST", "/graphql", {**JSON, "origin": PROXY}, origins=[PROXY]) == 403
 
 
@@ -231,24 +213,15 @@ TEXTS = st.text(st.characters(codec="latin-1", exclude_characters="\r\n"), max_s
     method=st.sampled_from(["GET", "POST"]),
     path=st.sampled_from(["/", "/graphql", "/graphql/", "/report_asset_check/a"]) | TEXTS,
 )
-def test_whatever_is_let_through_with_an_origin_has_its_own(
-    host: str, origin: str, method: str, path: str
-):
+def test_whatever_is_let_through_with_an_origin_has_its_own(host, origin, method, path):
     if status(method, path, {**JSON, "origin": origin}, host=host) == 200:
         assert origin.strip().lower() == f"http://{host.strip().lower()}"
 
 
 def test_other_events_of_the_server_pass():
-    seen: list[str] = []
-
-    async def dagster(scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG001
-        seen.append(scope["type"])
-
-    async def nothing(*_: Any) -> Any:
-        raise AssertionError
-
-    asyncio.run(WebGuard(dagster)({"type": "lifespan"}, nothing, nothing))
-    assert seen == ["lifespan"]
+    dagster, unused = AsyncMock(), AsyncMock(side_effect=AssertionError)
+    asyncio.run(WebGuard(dagster)({"type": "lifespan"}, unused, unused))
+    dagster.assert_awaited_once_with({"type": "lifespan"}, unused, unused)
 
 
 def test_dagster_dev_serves_the_guarded_pages():

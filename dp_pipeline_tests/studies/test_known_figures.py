@@ -149,9 +149,7 @@ TRIPLES = replace(
 WRONG = replace(
     PAIRS,
     measure="misclassified_svm",
-    figures={
-        "adult": {"one_shot": ".288 .196 .161 .158", "privbayes": ".319 .208 .169 .162"},
-    },
+    figures={"adult": {"one_shot": ".288 .196 .161 .158", "privbayes": ".319 .208 .169 .162"}},
 )
 NESTED = PublishedFigure(
     "anonymity",
