@@ -12,6 +12,7 @@ from dp_pipeline_tests.answers.releases import release, tables_of
 
 TRUE = np.array([[400, 100, 60], [80, 300, 260]])
 NOISE = 12.0
+OPENED = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab", rows=1_200)
 AXES = {"a": (1, 2), "b": (0, 2), "c": (0, 1)}
 """Attribute → the other axes."""
 
@@ -20,27 +21,21 @@ def noisy(rng: np.random.Generator, table: np.ndarray, deviation: float) -> np.n
     return table + np.rint(rng.normal(0, deviation, table.shape))
 
 
-def test_measured_counts_lie_inside_as_often_as_said() -> None:
-    """5 % of 6 × 120 intervals may fail; a correct program fails here once in 10,000 runs."""
-    rng, inside = np.random.default_rng(1), 0
-    for _ in range(120):
+def test_measured_counts_and_shares_lie_inside_as_often_as_said() -> None:
+    """5 % of 6 × 200 intervals of counts may fail, and of 200 of a share; a correct program fails
+    here once in 10,000 runs."""
+    rng, counts_inside, shares_inside = np.random.default_rng(1), 0, 0
+    for _ in range(200):
         table = noisy(rng, TRUE, NOISE)
         opened = release(table, [(("a", "b"), table, NOISE)], names="ab")
         frame = opened.table("a", "b")
         assert set(frame["basis"]) == {"measured"}
-        inside += int(((frame["low"] <= TRUE.ravel()) & (TRUE.ravel() <= frame["high"])).sum())
-    assert 0.92 < inside / (6 * 120) < 0.98
-
-
-def test_a_share_of_a_measured_table_lies_inside() -> None:
-    """Of 200 intervals 190 are expected to hold; below 178 falls one in 10,000 runs."""
-    rng, inside, true = np.random.default_rng(2), 0, 260 / 640
-    for _ in range(200):
-        table = noisy(rng, TRUE, NOISE)
-        opened = release(table, [(("a", "b"), table, NOISE)], names="ab")
+        is_inside = (frame["low"] <= TRUE.ravel()) & (TRUE.ravel() <= frame["high"])
+        counts_inside += int(is_inside.sum())
         share = opened.share("b == 'b2'", among="a == 'a1'")
-        inside += share.low <= true <= share.high
-    assert inside >= 178
+        shares_inside += share.low <= 260 / 640 <= share.high
+    assert 0.925 < counts_inside / (6 * 200) < 0.975
+    assert shares_inside >= 178
 
 
 def test_a_column_of_one_level_has_the_count_of_all_rows() -> None:
@@ -49,18 +44,15 @@ def test_a_column_of_one_level_has_the_count_of_all_rows() -> None:
     assert row["low"] < row["count"] == TRUE[0].sum() < row["high"]
 
 
-def margins(rng: np.random.Generator, table: np.ndarray) -> list[np.ndarray]:
-    return [noisy(rng, table.sum(axis=1), NOISE), noisy(rng, table.sum(axis=0), NOISE)]
-
-
 @pytest.mark.parametrize("score", [1.0, 300.0])
 def test_an_unmeasured_pair_is_as_wide_as_its_score(score: float) -> None:
-    first, second = margins(np.random.default_rng(3), TRUE)
+    rng = np.random.default_rng(3)
+    first, second = (noisy(rng, TRUE.sum(axis=axis), NOISE) for axis in (1, 0))
     fitted = np.outer(first, second) / first.sum()
     tables = [(("a",), first, NOISE), (("b",), second, NOISE)]
     scored = release(fitted, tables, names="ab", dependence={("b", "a"): score})
     unscored = release(fitted, tables, names="ab")
-    bounded, modelled = (one.count("a == 'a0' and b == 'b0'") for one in (scored, unscored))
+    bounded, modelled = (opened.count("a == 'a0' and b == 'b0'") for opened in (scored, unscored))
     assert (bounded.basis, modelled.basis) == ("bounded", "model")
     assert (bounded.high - bounded.low > modelled.high - modelled.low) == (score > 1)
     # The margins are measured, whatever is not known of the pair.
@@ -96,9 +88,8 @@ def test_three_columns_are_bounded_by_their_pairs(unscored: tuple[str, str] | No
 def test_a_fit_that_left_its_tables_is_not_trusted() -> None:
     table = TRUE.astype(float)
     moved = table + np.array([[-200, 0, 0], [200, 0, 0]])
-    count = release(moved, [(("a", "b"), table, NOISE)], names="ab").count(
-        "a == 'a0' and b == 'b0'"
-    )
+    opened = release(moved, [(("a", "b"), table, NOISE)], names="ab")
+    count = opened.count("a == 'a0' and b == 'b0'")
     assert count.low <= 400 <= count.high
 
 
@@ -115,17 +106,10 @@ def test_a_table_has_the_numbers_of_its_counts() -> None:
     """Measured over groups of levels, where a1 is alone in its group and a0 and a2 are not."""
     counts = np.array([[400, 100, 60], [80, 300, 260], [50, 60, 90]])
     grouped = np.array([counts[0] + counts[2], counts[1]]) + 5
-    opened = release(
-        counts,
-        [
-            (("a",), counts.sum(1), NOISE),
-            (("b",), counts.sum(0), NOISE),
-            (("a", "b"), grouped, 9.0),
-        ],
-        names="ab",
-        dependence={("a", "b"): 500.0},
-        groups={"a": [0, 1, 0]},
-    )
+    tables = [(("a",), counts.sum(1), NOISE), (("b",), counts.sum(0), NOISE)]
+    tables.append((("a", "b"), grouped, 9.0))
+    dependence, groups = {("a", "b"): 500.0}, {"a": [0, 1, 0]}
+    opened = release(counts, tables, names="ab", dependence=dependence, groups=groups)
     lines = opened.table("a", "b")
     assert lines["basis"].tolist() == ["bounded"] * 3 + ["measured"] * 3 + ["bounded"] * 3
     for line in lines.to_dict("records"):
@@ -136,9 +120,7 @@ def test_a_table_has_the_numbers_of_its_counts() -> None:
 
 
 @pytest.mark.parametrize("groups", [None, {"b": [0, 1, 2]}])
-def test_noise_in_missing_values_of_no_row_tells_nothing(
-    groups: dict[str, list[int]] | None,
-) -> None:
+def test_noise_in_missing_values_of_no_row_tells_nothing(groups) -> None:
     closed = np.array([[400, 100], [80, 300]])
     open_, noisy = (np.hstack([closed, [[cell], [cell]]]) for cell in (0, 90))
     labels = {"a": ["a0", "a1"], "b": ["b0", "b1", "missing"]}
@@ -151,10 +133,8 @@ def test_noise_in_missing_values_of_no_row_tells_nothing(
 
 
 def test_a_count_below_0_before_the_fit_is_not_sure() -> None:
-    noisy_counts = np.array([-10.0, 650.0])
-    fitted = np.array([0, 640])
-    opened = release(fitted, [(("a",), noisy_counts, NOISE)], names="a")
-    count = opened.count("a == 'a0'")
+    measured = [(("a",), np.array([-10.0, 650.0]), NOISE)]
+    count = release(np.array([0, 640]), measured, names="a").count("a == 'a0'")
     assert count.value == count.low == 0
     assert NOISE < count.high < 3 * NOISE
 
@@ -170,8 +150,8 @@ def test_no_interval_passes_what_is_possible(noise: float, seed: int, of: str) -
     opened = open_table(tables)
     share = opened.share("b < 5", among="a == 'm'", of=of)
     most = opened.count(of=of).high
-    counts = [*opened.table("a", "b", of=of)[["low", "high"]].to_numpy()]
-    counts += [(count.low, count.high) for count in [opened.count("b < 5 or a == 'f'", of=of)]]
+    count = opened.count("b < 5 or a == 'f'", of=of)
+    counts = [(count.low, count.high), *opened.table("a", "b", of=of)[["low", "high"]].to_numpy()]
     numbers = [opened.mean("b", of=of), opened.quantile("b", 0.5, of=of)]
     assert 0 <= share.low <= share.value <= share.high <= 1
     assert all(0 <= low <= high <= most + 1e-6 for low, high in counts)
@@ -179,22 +159,20 @@ def test_no_interval_passes_what_is_possible(noise: float, seed: int, of: str) -
 
 
 def test_sampling_widens_what_is_said_of_a_population() -> None:
-    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
-    table, population = (opened.count("a == 'a0'", of=of) for of in ("table", "population"))
+    table, population = (OPENED.count("a == 'a0'", of=of) for of in ("table", "population"))
     assert population.high - population.low > 1.5 * (table.high - table.low)
 
 
 def test_replicates_differ_as_much_as_intervals_say() -> None:
     """The deviation over 200 replicates is known to 5 %; the bounds are six such errors away."""
-    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab", rows=1_200)
     counts = [
         int(((table["a"] == "a0") & (table["b"] == "b0")).sum())
-        for table in opened.replicates(200, seed=5)
+        for table in OPENED.replicates(200, seed=5)
     ]
     assert abs(np.mean(counts) - 400) < 6
     assert 0.7 < np.std(counts) / NOISE < 1.3
-    again = [len(table) for table in opened.replicates(3, seed=5)]
-    assert again == [len(table) for table in opened.replicates(3, seed=5)]
+    first, again = ([len(table) for table in OPENED.replicates(3, seed=5)] for _ in range(2))
+    assert first == again
 
 
 def test_a_count_without_released_rows_is_not_sure_to_be_0() -> None:
@@ -208,9 +186,8 @@ def test_a_count_without_released_rows_is_not_sure_to_be_0() -> None:
 @pytest.mark.parametrize("of", ["table", "population"])
 def test_replicates_count_sampling_once(of: str) -> None:
     """Over 60 replicates a deviation is known to 9 %; the bounds are three such errors away."""
-    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab", rows=1_200)
     results = []
-    for table in opened.replicates(60, seed=6, of=of):
+    for table in OPENED.replicates(60, seed=6, of=of):
         share = float((table["a"] == "a0").mean())
         results.append((share, (share * (1 - share) / len(table)) ** 0.5))
     share = 560 / 1200
@@ -249,9 +226,8 @@ def test_a_group_without_a_value_has_no_mean() -> None:
 
 
 def test_a_level_is_between_0_and_1() -> None:
-    opened = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab")
     message = "The level of an interval must be above 0 and below 1, such as"
     with pytest.raises(DeclarationError, match=message):
-        opened.count(level=95)
-    narrow, wide = (opened.count("a == 'a0'", level=level) for level in (0.5, 0.99))
+        OPENED.count(level=95)
+    narrow, wide = (OPENED.count("a == 'a0'", level=level) for level in (0.5, 0.99))
     assert narrow.high - narrow.low < 0.3 * (wide.high - wide.low)

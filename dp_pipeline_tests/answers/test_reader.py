@@ -62,8 +62,8 @@ def test_another_home_gives_the_same_intervals(tmp_path: Path) -> None:
         (tmp_path / home).mkdir()
         folder = exported(tmp_path / home / "table", table_release())
         question = ["ask", str(folder), "table Age Kind", "--json"]
-        asked = CliRunner().invoke(main, question, env={"DP_PIPELINE_HOME": str(tmp_path / home)})
-        assert asked.exit_code == 0
-        answers.add(asked.stdout)
+        result = CliRunner().invoke(main, question, env={"DP_PIPELINE_HOME": str(tmp_path / home)})
+        assert result.exit_code == 0
+        answers.add(result.stdout)
         assert [path.name for path in (tmp_path / home).iterdir()] == ["table"]
     assert len(answers) == 1

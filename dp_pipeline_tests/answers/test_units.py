@@ -44,29 +44,30 @@ def tables_of_units(
     units = [*UNITS, EMPTY] * TIMES if has_empty else UNITS * TIMES
     least = 0 if has_empty else 1
     of_sizes = {**SIZES, SIZE: SIZES[SIZE] - least}
+    first = {"region": 0, SIZE: least, "age": 0}
     attributes = [
-        Attribute(name, name, "drop", cells=Levels(tuple(map(str, range(first, first + size)))))
+        Attribute(
+            name, name, "drop", cells=Levels(tuple(str(first[name] + i) for i in range(size)))
+        )
         for name, size in of_sizes.items()
-        for first in (least if name == SIZE else 0,)
     ]
     order, key = "hour" if is_in_order else "", "home" if has_empty else ""
     parts = Parts("persons", ("age",), 3, order, key)
-    codes = [
-        (region, len(ages) - least, age) for region, ages in units for age in ages or [MISSING_AGE]
-    ]
+    codes = []
     tables = {names: np.zeros([of_sizes[n] for n in names]) for names in TABLES}
     pairs = np.zeros((of_sizes[SIZE], 4, 4))
     for region, ages in units:
         for age in ages or [MISSING_AGE]:
             cell = {"region": region, SIZE: len(ages) - least, "age": age}
+            codes.append([*cell.values()])
             for names, table in tables.items():
                 table[tuple(cell[name] for name in names)] += 1 / max(1, len(ages))
         size = len(ages)
         of_unit = [(ages[i], ages[j]) for j in range(size) for i in range(j)]
         of_unit = [(ages[i], ages[i + 1]) for i in range(size - 1)] if is_in_order else of_unit
         for pair in of_unit:
-            first, second = pair if is_in_order else sorted(pair)
-            pairs[size - least, first, second] += 1 / len(of_unit)
+            younger, older = pair if is_in_order else sorted(pair)
+            pairs[size - least, younger, older] += 1 / len(of_unit)
 
     def noisy(names: tuple[str, ...], table: np.ndarray) -> NoisyMarginal:
         noise = rng.normal(0, NOISE, table.shape) if has_noise else 0
@@ -74,76 +75,62 @@ def tables_of_units(
         return NoisyMarginal(names, counts, Fraction((NOISE * UNIT_WEIGHT) ** 2), gaussian=True)
 
     weighted = [noisy(names, table) for names, table in tables.items()]
-    return SyntheticTable(
-        (*SIZES,),
-        np.array(codes),
-        (),
-        (),
-        (),
-        Domain(tuple(attributes), (), parts),
-        seed=1,
-        weighted=(*weighted, noisy((SIZE, "age", "age"), pairs)),
-    ).tables()
-
-
-def exact(*, is_in_order: bool = False, has_empty: bool = False) -> OpenUnits:
-    rng = np.random.default_rng(0)
-    return OpenUnits(
-        tables_of_units(rng, is_in_order=is_in_order, has_empty=has_empty, has_noise=False)
+    weighted.append(noisy((SIZE, "age", "age"), pairs))
+    domain = Domain(tuple(attributes), (), parts)
+    table = SyntheticTable(
+        (*SIZES,), np.array(codes), (), (), (), domain, seed=1, weighted=tuple(weighted)
     )
+    return table.tables()
+
+
+def exact(**units: bool) -> OpenUnits:
+    return OpenUnits(tables_of_units(np.random.default_rng(0), has_noise=False, **units))
+
+
+CASES = [
+    ("count", False, 6 * 40),
+    ("count where region = '1'", False, 3 * 40),
+    ("count where size >= 2", False, 5 * 40),
+    ("share where region = 0 among size = 2", False, 2 / 3),
+    ("mean size by region", False, [5 / 3, 8 / 3]),
+    ("quantile 0.5 of size", False, 2),
+    ("count", True, 13 * 40),
+    ("count where age = 0", True, 7 * 40),
+    ("count where age = 0 and region = 1", True, 3 * 40),
+    ("share where age = 2 among size = 3", True, 2 / 6),
+    ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
+    ("count with a part where age = 0", False, 5 * 40),
+    ("count where region = 0 with a part where age = 1", False, 40),
+    ("share with a part where age = 2 among region = 1", False, 1),
+]
+CASES_WITH_EMPTY = [
+    ("count", False, 7 * 40),
+    ("count where size = 0", False, 40),
+    ("count where region = 1 and size = 0", False, 40),
+    ("share where region = 1 among size = 0", False, 1),
+    ("mean size by region", False, [5 / 3, 8 / 4]),
+    ("quantile 0 of size", False, 0),
+    ("count", True, 13 * 40),
+    ("count where age != 0", True, 6 * 40),
+    ("mean age by region", True, [1 / 5, 1]),
+    ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
+    ("count with a part where age != 5", False, 6 * 40),
+    ("count with a part where not age = 0", False, 4 * 40),
+    ("count with a part where age = 0", False, 5 * 40),
+    ("share with a part where age = 2 among region = 1", False, 3 / 4),
+]
 
 
 @pytest.mark.parametrize(
-    ("question", "of_parts", "value"),
+    ("units", "question", "of_parts", "value"),
     [
-        ("count", False, 6 * 40),
-        ("count where region = '1'", False, 3 * 40),
-        ("count where size >= 2", False, 5 * 40),
-        ("share where region = 0 among size = 2", False, 2 / 3),
-        ("mean size by region", False, [5 / 3, 8 / 3]),
-        ("quantile 0.5 of size", False, 2),
-        ("count", True, 13 * 40),
-        ("count where age = 0", True, 7 * 40),
-        ("count where age = 0 and region = 1", True, 3 * 40),
-        ("share where age = 2 among size = 3", True, 2 / 6),
-        ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
-        ("count with a part where age = 0", False, 5 * 40),
-        ("count where region = 0 with a part where age = 1", False, 40),
-        ("share with a part where age = 2 among region = 1", False, 1),
+        *(({}, *case) for case in CASES),
+        *(({"is_in_order": True}, *case) for case in CASES),
+        *(({"has_empty": True}, *case) for case in CASES_WITH_EMPTY),
     ],
 )
-@pytest.mark.parametrize("is_in_order", [False, True])
-def test_units_and_parts_are_counted(
-    question: str, of_parts: bool, value: float | list[float], is_in_order: bool
-) -> None:
-    lines = answer_question(exact(is_in_order=is_in_order), question, of_parts=of_parts)
-    assert [line["value"] for line in lines] == pytest.approx(np.ravel(value), rel=1e-3)
-    assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("question", "of_parts", "value"),
-    [
-        ("count", False, 7 * 40),
-        ("count where size = 0", False, 40),
-        ("count where region = 1 and size = 0", False, 40),
-        ("share where region = 1 among size = 0", False, 1),
-        ("mean size by region", False, [5 / 3, 8 / 4]),
-        ("quantile 0 of size", False, 0),
-        ("count", True, 13 * 40),
-        ("count where age != 0", True, 6 * 40),
-        ("mean age by region", True, [1 / 5, 1]),
-        ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
-        ("count with a part where age != 5", False, 6 * 40),
-        ("count with a part where not age = 0", False, 4 * 40),
-        ("count with a part where age = 0", False, 5 * 40),
-        ("share with a part where age = 2 among region = 1", False, 3 / 4),
-    ],
-)
-def test_units_without_parts_are_counted(
-    question: str, of_parts: bool, value: float | list[float]
-) -> None:
-    lines = answer_question(exact(has_empty=True), question, of_parts=of_parts)
+def test_units_and_parts_are_counted(units, question: str, of_parts: bool, value) -> None:
+    lines = answer_question(exact(**units), question, of_parts=of_parts)
     assert [line["value"] for line in lines] == pytest.approx(np.ravel(value), rel=1e-3, abs=1e-9)
     assert all(line["low"] <= line["value"] <= line["high"] for line in lines)
 

@@ -60,12 +60,6 @@ def test_with_nothing_to_learn_overall_rates_are_the_score(scorer):
         assert macro_auc(class_scores, asked_target) == 0.5
 
 
-@each_scorer
-def test_features_that_are_the_same_everywhere_tell_nothing(scorer):
-    learn, target = np.full((6, 2), 0.3), np.array([0, 1, 1, 0, 1, 1])
-    assert macro_auc(scores(scorer, learn, target, learn, 2), target) == 0.5
-
-
 def test_class_rates_are_those_of_the_equal_rows():
     learn, target = table([(0, 0, 1), (0, 0, 1), (0, 0, 0), (1, 1, 0)])
     class_scores = scores("class_rate", learn, target, np.array([[0, 0], [1, 1], [0, 1]]), 2)
