@@ -189,10 +189,11 @@ def test_an_undeclared_or_unreleased_export_is_refused(
 
 
 def test_only_an_earlier_export_is_replaced(ran: Project, tmp_path: Path) -> None:
-    small = exported(ran, "rides", "--epsilon", "0.1", to=tmp_path / "out")
-    large = exported(ran, "rides", "--epsilon", "0.5", to=tmp_path / "out")
+    small, large = (
+        exported(ran, "rides", "--epsilon", epsilon, to=tmp_path / "out")
+        for epsilon in ("0.1", "0.5")
+    )
     assert small["digest"] != large["digest"]
-    assert verify_export(ran, tmp_path / "out").code == 0
     refused = export(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
     assert_refused(refused, 2, f"{tmp_path / 'out'} may only be an earlier export of city/")
     assert verify_export(ran, tmp_path / "out").code == 0
