@@ -136,9 +136,11 @@ class Model:
         raise NotImplementedError
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Released:
-        """Return a release that spends exactly the budget of the curator.
+        """Return a release; spend the curator's whole budget.
 
-        rng   for post-processing only
+        epsilon   the requested ε; the budget is that ε, or the amount of ``guarantee``: the ρ that
+                  implies it, or a larger ε
+        rng       generator of random choices that protect nobody: synthetic rows, starts of k-means
         """
         raise NotImplementedError
 
@@ -398,7 +400,7 @@ def fit(
     is not as declared, at no further cost.
 
     epsilon   the requested ε, for which ``guarantee`` holds
-    rng       for post-processing only
+    rng       see ``Model.fit``
     earlier   tables of an earlier release from which to plan, or None
     coarse    release of the same rows to refine, or None; its cost is not spent again, and
               ``open_curator`` returns a curator with its answers

@@ -69,7 +69,8 @@ class DpqtKMeans(SynopsisClustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy leaves as synopsis; spend exactly ``epsilon``."""
+        """Return centres (k, d) and the noisy leaves as synopsis, with starts of k-means by
+        ``rng``; spend the curator's whole budget."""
         columns = clustering_columns(self.columns, curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         leaves, remaining = self._grow(curator, columns, units, remaining)

@@ -44,7 +44,8 @@ class EugKMeans(SynopsisClustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy grid as synopsis; spend exactly ``epsilon``."""
+        """Return centres (k, d) and the noisy grid as synopsis, with starts of k-means by ``rng``;
+        spend the curator's whole budget."""
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         return self.clusters(self.lloyd(curator).grid(units=units, epsilon=remaining), rng)
 
@@ -74,7 +75,8 @@ class HybridKMeans(Clustering):
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d), noisy sizes and the noisy grid; spend exactly ``epsilon``."""
+        """Return centres (k, d), noisy sizes and the noisy grid, with starts of k-means by ``rng``;
+        spend the curator's whole budget."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)
@@ -117,7 +119,8 @@ class OeptKMeans(Clustering):
     rounds: int = integer(2, at_least=1, at_most=20, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round, with uniform starts by ``rng``
+        in place of dense cells that are missing; spend the curator's whole budget."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         of_grid = remaining * self.density
@@ -152,7 +155,8 @@ class DpKMeansPlusPlus(Clustering):
     rounds: int = integer(3, at_least=1, at_most=20, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round, with k-means++ seeds by ``rng``;
+        spend the curator's whole budget."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)

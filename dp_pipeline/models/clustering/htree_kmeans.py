@@ -362,8 +362,8 @@ class HTreeKMeans(Clustering):
         require_plan(self.plan_from, self.smooth)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the leaves of the tree as synopsis; spend exactly
-        ``epsilon``."""
+        """Return centres (k, d) and the leaves of the tree as synopsis, with starts by ``rng``
+        where ``recluster`` is given; spend the curator's whole budget."""
         columns = clustering_columns(self.columns, curator.domain)
         box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
         boxes = Prefixes.root().children(BITS_A_BLOCK)
@@ -389,8 +389,8 @@ class HTreeKMeans(Clustering):
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
-        """Return centres (k, d) and, as synopsis, the leaves of an earlier tree, all counted anew;
-        spend exactly ``epsilon``.
+        """Return centres (k, d) and, as synopsis, the leaves of an earlier tree, all counted anew,
+        with starts by ``rng`` where ``recluster`` is given; spend the curator's whole budget.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
         disjoint: a count of all costs what it is given; smoothing is post-processing. ∎

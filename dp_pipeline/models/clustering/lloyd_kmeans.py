@@ -56,7 +56,8 @@ class DpKMeans(Clustering):
         return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round, with starts by ``rng``; spend
+        the curator's whole budget."""
         lloyd = self.lloyd(curator)
         if self.variant == "sound":
             places = uniform_places if self.start == "uniform" else pack_spheres
@@ -99,7 +100,8 @@ class DpLloyd(Clustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round, with starts by ``rng``; spend
+        the curator's whole budget."""
         lloyd = self.lloyd(curator)
         dimensions = len(lloyd.columns)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
@@ -171,8 +173,10 @@ class IdpKMeans(Clustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly the guaranteed ε,
-        which is more than ``epsilon`` if ``published``."""
+        """Return centres (k, d) and noisy sizes of the last round, with starts and subsets by
+        ``rng``; spend the curator's whole budget.
+
+        The budget is the guaranteed ε, which is more than ``epsilon`` if ``published``."""
         lloyd = self.lloyd(curator)
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
         # Noisy means of k subsets; a random place for one whose noisy size is below 1.
@@ -214,7 +218,8 @@ class DplkKMeans(Clustering):
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend exactly ``epsilon``."""
+        """Return centres (k, d) and noisy sizes of the last round, with starts and subsets by
+        ``rng``; spend the curator's whole budget."""
         lloyd = self.lloyd(curator)
         budgets = round_budgets(epsilon, self.subset_rounds + self.rounds)
         starts = np.stack([pack_spheres(self.k, lloyd.box, rng) for _ in range(self.subsets)])

@@ -43,7 +43,8 @@ class PrivTreeKMeans(SynopsisClustering):
     levels: int = integer(40, at_least=1, at_most=40, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy leaves as synopsis; spend exactly ``epsilon``."""
+        """Return centres (k, d) and the noisy leaves as synopsis, with starts of k-means by
+        ``rng``; spend the curator's whole budget."""
         columns = clustering_columns(self.columns, curator.domain)
         box = curator.domain.box(columns)
         tree, bits = BitTree.over(columns, box), min(len(columns), 4)

@@ -78,7 +78,8 @@ class AimLike(TableModel):
         return sum(sizes) + self.rounds * len(sizes) * self.clique_cells
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
-        """Return noisy tables, and rows of the tree fitted to them; spend the whole budget."""
+        """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
+        curator's whole budget."""
         sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
         candidates, unfit = self._candidates(sizes), set[Names]()

@@ -43,8 +43,8 @@ class Independent(TableModel):
         return sum(domain.shape(self.measured_attributes(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy one-way marginals, and rows drawn from each of them independently; spend
-        exactly ``epsilon``."""
+        """Return noisy one-way marginals, and rows drawn by ``rng`` from each of them
+        independently; spend the curator's whole budget."""
         amounts = self._amounts(curator.domain, epsilon)
         return self._sample(OneWays.of(curator.tabulate(amounts)), curator, rng)
 

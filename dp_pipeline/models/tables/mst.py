@@ -59,7 +59,8 @@ class Mst(TableModel):
     clique_cells: int = clique_cells(1 << 16)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
-        """Return noisy tables, and rows of the tree fitted to them; spend the whole budget."""
+        """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
+        curator's whole budget."""
         import networkx as nx
 
         names, zeros = self.measured_attributes(curator.domain), self.zeros(curator.domain)

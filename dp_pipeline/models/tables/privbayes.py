@@ -264,7 +264,8 @@ class PrivBayes(TableModel):
                 )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of a network, and rows drawn along it; spend exactly ``epsilon``."""
+        """Return noisy tables of a network, and rows drawn by ``rng`` along it; spend the curator's
+        whole budget."""
         names = self.chosen_attributes(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         public = curator.public_rows() if self.needs_public_rows else None

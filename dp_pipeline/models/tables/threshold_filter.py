@@ -65,8 +65,8 @@ class ThresholdFilter(TableModel):
         return min(cells, MOST_ESTIMATED_ROWS + 2 * self.empty_cells)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return the noisy number of rows, and rows drawn from the cells that reach the threshold;
-        spend exactly ``epsilon``."""
+        """Return the noisy number of rows, and rows drawn by ``rng`` from the cells that reach the
+        threshold; spend the curator's whole budget."""
         names = self.chosen_attributes(curator.domain)
         of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
         of_cells = epsilon * (1 - ROWS_SHARE)

@@ -190,8 +190,12 @@ def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> F
 
 
 def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
-    """Measure the pairs of parts by each attribute of parts, with 30 % of the remaining budget;
-    return the noisy tables, none if there is no such attribute."""
+    """Measure, for each attribute of parts in ``sizes``, the pairs of parts within one unit, with
+    30 % of the remaining budget; return one noisy table (unit sizes, k, k) for each, () without
+    any.
+
+    sizes   attribute → number of its levels, k
+    """
     parts = curator.domain.parts
     assert parts is not None
     names = [name for name in parts.attributes if name in sizes]
