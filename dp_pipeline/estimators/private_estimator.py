@@ -380,7 +380,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         NotFittedError
-            Before a fit.
+            Before a fit; OSError where the file cannot be written.
         """
         check_is_fitted(self)
         content = pickle.dumps(self)
@@ -403,7 +403,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidParameter
-            For a file that holds another class, or no pickle.
+            For a file that holds another class, or no pickle; OSError where it cannot be read.
         """
         try:
             estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file

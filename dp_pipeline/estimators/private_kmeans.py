@@ -322,7 +322,7 @@ class PrivateKMeans(
         Parameters
         ----------
         X : array of shape (n, d), nested lists or a frame
-            Rows in the unit of those that were fitted.
+            Rows in the unit of those that were fitted; none is moved into ``bounds_``.
         y : ignored
 
         Returns
@@ -357,7 +357,8 @@ class PrivateKMeans(
         Parameters
         ----------
         real : array, frame or list of shape (n, d)
-            Rows as ``fit`` takes them.
+            Rows as ``fit`` takes them: numbers outside ``bounds_`` count at the nearer bound, and
+            rows with a missing number are left out. ``score`` does neither.
 
         Returns
         -------
@@ -369,7 +370,7 @@ class PrivateKMeans(
         Raises
         ------
         InvalidParameter
-            For another form, and for no row without a missing number.
+            For another form, and for no row without a missing number; NotFittedError before a fit.
 
         Examples
         --------
@@ -408,7 +409,7 @@ class PrivateKMeans(
         Raises
         ------
         InvalidParameter
-            For another number, and where the method made no synopsis.
+            For another number, and where the method made no synopsis; NotFittedError before a fit.
 
         Examples
         --------

@@ -537,8 +537,8 @@ noise protects nobody
         Raises
         ------
         InvalidParameter
-            For a table without a declared column, for another label, and for one without ``real``.
-            Units with parts have no label.
+            For a table without a declared column, for another label, and for one without ``real``;
+            NotFittedError before a fit. Units with parts have no label.
 
         Examples
         --------
