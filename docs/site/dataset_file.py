@@ -18,8 +18,8 @@ HEAD = """\
 
 For everyone who writes one. Afterwards you know each key, what it may hold, and what holds when
 it is absent. [Your own data](../your_own_data.md) shows when to use which; parameters of models are
-in [their reference](models.rst). Keys in bold are required. This page is made from the schema that
-`dp-pipeline data schema` prints for editors. Scalars are read as text: `no` is a level.
+in [their reference](models.rst). Keys in bold are required. `dp-pipeline data schema` prints them
+for editors. Scalars are read as text: `no` is a level.
 """
 
 ATTRIBUTES = ("Category", "Numeric", "Moment")

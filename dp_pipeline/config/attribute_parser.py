@@ -246,8 +246,8 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
     bins        The number of cells of equal width, for tables; or {quantiles: 16}.
     edges       In place of bins: ascending cuts inside the bounds.
     unit        Discovered bounds and edges are multiples of it.
-    integer     Synthetic numbers are integers.
-    decimals    Synthetic numbers have so many decimals.
+    integer     Whether synthetic numbers are integers.
+    decimals    The number of decimals of synthetic numbers.
     aliases     Texts that mean a number: {"90+": 90}.
     names       The name of the bin that a number is in: {90: 90 and over}.
     on_invalid  A number outside its bounds is missing (keep), clipped, or drops its row (drop).
@@ -388,7 +388,7 @@ class Moment(_ColumnSection):
     bounds      The first and the last date or time: 2026-10-05, or 2026-10-05T14:30.
     every       A cell for each year, month, week from Monday, day or hour, for tables.
     bins        In place of every: the number of cells of equal width.
-    edges       In place of both: ascending cuts inside the bounds, as texts like the bounds.
+    edges       In place of every and bins: ascending cuts, written like the bounds.
     format      The format of its texts, if it is not ISO 8601: "%d.%m.%Y %H:%M".
     zone        The time zone of times without an offset, and of the begin of days.
     on_invalid  A date outside its bounds is missing (keep), clipped, or drops its row (drop).

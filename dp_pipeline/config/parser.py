@@ -57,12 +57,12 @@ class DataSetFile(fields.Section):
     title                A title for people, in place of the name.
     description          A description for people.
     population           The name of the persons who share one privacy account, for ever.
-    purpose              Public rows, or sensitive ones.
+    purpose              Public rows (benchmark), or sensitive ones (release).
     protection           The rows that belong to one person.
     relation             The difference between neighbouring data sets.
     ceiling              The most ε that these persons may ever cost.
     source               Where the rows are.
-    on_invalid           An odd cell is missing (keep), clipped, or its row is left out (drop).
+    on_invalid           A wrong cell is missing (keep), clipped, or drops its row (drop).
     nullable             Whether cells that are not as declared have a separate level, missing.
     reading              How cells are read: decimal comma, texts of missing values, zone.
     derive               Columns that are a public function of one row.
@@ -73,22 +73,22 @@ class DataSetFile(fields.Section):
     usable               The share of the rows that checks require to be as declared.
     expectations         More checks on rows, in Great Expectations' words.
     point                The axes of a map, to the right and upwards: [longitude, latitude].
-    one_hot              Whether codes are stored as bits too.
+    one_hot              Whether codes of levels are stored as bits too.
     label                The attribute with the true classes.
     targets              What classifiers learn from a synthetic table.
     nominal_rows         A number of rows, or units with parts, to plan with; need not be true.
     partitions           The ε that may be requested, ascending.
     models               The models that are released, with their parameters.
     publish              What the schedule publishes: one model, or a list of them for each window.
-    refresh              The schedule opens a new snapshot each week, and pays.
+    refresh              weekly, if the schedule opens a new snapshot each week.
     updates              public, if anyone may see when the rows change.
-    evaluation           Buys private numbers of quality with each release.
+    evaluation           Private numbers of quality, paid with each release.
     owners               E-mail addresses, or team:NAME.
     about                Publisher, contact, licence, citation, and the day of the rows.
     distinct_population  Why a shared source is about other persons.
     delta                The δ of a population that pays in ρ.
     k_anonymity          k-anonymous tables, without any ε.
-    allow_not_dp         Sensitive rows may be released under a guarantee without an ε.
+    allow_not_dp         Whether sensitive rows may be released under a guarantee without an ε.
     discover             The cost of discovering what attributes do not declare.
     """
 

@@ -70,10 +70,10 @@ ProtectionForm = Annotated[AnyProtection, FormChoice(AnyProtection, protection_s
 class Ceiling(fields.Section):
     """The most ε that these persons may ever cost.
 
-    total        For ever, over all models, partitions and snapshots.
-    each_window  Of one window, where there are windows.
-    per_month    In one calendar month.
-    delta        Of all discoveries of levels, for ever; by default of ten, or up to 1e-6.
+    total        The most for ever, over all models, partitions and snapshots.
+    each_window  The most of one window, where there are windows.
+    per_month    The most in one calendar month.
+    delta        The most δ of discoveries for ever; by default that of ten, up to 1e-6.
     """
 
     total: fields.Epsilon | None = None
@@ -123,7 +123,7 @@ class TargetSection(fields.Section):
 class Evaluation(fields.Section):
     """Private quality numbers, measured with each release.
 
-    epsilon  Their cost, in addition to that of each release.
+    epsilon  Their ε, in addition to that of each release.
     """
 
     epsilon: fields.Epsilon
@@ -206,7 +206,7 @@ class KAnonymitySection(fields.Section):
     sensitive_label  Whether a row's label is a secret.
     diversity        The least number of different labels in each class.
     suppress         The share of the rows that may be left out.
-    seed             The seed of the methods that draw.
+    seed             The seed of methods with random choices.
     """
 
     methods: Parameters

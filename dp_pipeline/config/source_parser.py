@@ -69,7 +69,9 @@ Codec = Annotated[str, fields.text_that(_is_encoding, "a text encoding of lines,
 class SampleSection(fields.Section):
     """A number of rows, each class in proportion, drawn from a seed.
 
-    by  The attribute whose levels are the classes.
+    rows  The number of rows.
+    by    The attribute whose levels are the classes.
+    seed  The seed of the choice.
     """
 
     rows: fields.Count
@@ -80,7 +82,7 @@ class SampleSection(fields.Section):
 class _Sampled(fields.Section):
     """A source of which a benchmark may read a sample.
 
-    sample  A part of the rows, each class in proportion; on benchmarks only.
+    sample  Some rows, drawn by a seed, each class in proportion; on benchmarks only.
     """
 
     sample: SampleSection | None = None
@@ -232,10 +234,10 @@ class ParquetAtUrl(OneUrl, _Sampled):
 class Spreadsheet(_Sampled):
     """A spreadsheet.
 
-    path        Beside this file, or $DP_PIPELINE_DATA/…
+    path        A path from this file's folder, or $DP_PIPELINE_DATA/…
     sheet       The name of the sheet; the first one if not given.
     header_row  The row that has the names of columns, if it is not the first.
-    footer      The number of rows at the end that are none.
+    footer      The number of lines at the end that are no rows.
     """
 
     kind: Literal["xlsx"]
@@ -268,7 +270,7 @@ class Database(fields.Section):
 class _Named(_Sampled):
     """A source that is identified by a name.
 
-    options  The integers rows and seed.
+    options  Rows and seed: {rows: 1000, seed: 1}.
     """
 
     name: fields.Text
