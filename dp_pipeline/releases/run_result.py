@@ -191,7 +191,8 @@ def release_results(
         if pointer is None:
             raise NotPrepared(
                 f"{release.what}: the file {pointer_path(release)} must name the stored release, "
-                "but it is missing: make the release again, at no cost if it was settled"
+                "but it is missing: make the release again by `dp-pipeline run` or `dp-pipeline "
+                "anonymize`, at no cost if it was settled"
             )
         evaluation = read_document(evaluation_path(release)) or {"rows": []}
         bundle = released_bundle(release, pointer)
