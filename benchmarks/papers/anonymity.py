@@ -258,7 +258,7 @@ def _measure_release(cell: MethodCell, promise: KAnonymityGuarantee, rows: Coded
     loss = information_loss(
         retained.codes,
         recoded.rule.recode(retained).codes,
-        about=recoded.rule.about,
+        about=recoded.rule.source_positions,
         k=promise.k,
         suppressed=len(rows) - len(retained),
     )

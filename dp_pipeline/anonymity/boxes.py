@@ -145,7 +145,7 @@ class BoxRule:
         return tuple(released)
 
     @property
-    def about(self) -> tuple[int, ...]:
+    def source_positions(self) -> tuple[int, ...]:
         return tuple(range(len(self.source)))
 
     @cached_property

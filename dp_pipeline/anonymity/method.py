@@ -78,15 +78,16 @@ def bit_matrix(
 class RowRule(Protocol):
     """A rule that recodes each row independently of all other rows.
 
-    columns   the released columns
-    about     for each released column, the position of the quasi-identifier it is made from
+    columns            the released columns
+    source_positions   for each released column, the position of the quasi-identifier it is made
+                       from
     """
 
     @property
     def columns(self) -> tuple[Column, ...]: ...
 
     @property
-    def about(self) -> tuple[int, ...]: ...
+    def source_positions(self) -> tuple[int, ...]: ...
 
     def recode(self, rows: CodedRows) -> CodedRows:
         """Return all rows recoded, in their order, with unchanged labels."""
@@ -112,7 +113,7 @@ class BitRule:
         return tuple(Column(bit.name(self.source), ("0", "1"), ordered=True) for bit in self.bits)
 
     @property
-    def about(self) -> tuple[int, ...]:
+    def source_positions(self) -> tuple[int, ...]:
         return tuple(bit.column for bit in self.bits)
 
     def recode(self, rows: CodedRows) -> CodedRows:
@@ -130,7 +131,7 @@ class Unchanged:
     columns: tuple[Column, ...]
 
     @property
-    def about(self) -> tuple[int, ...]:
+    def source_positions(self) -> tuple[int, ...]:
         return tuple(range(len(self.columns)))
 
     def recode(self, rows: CodedRows) -> CodedRows:
