@@ -184,18 +184,19 @@ class ReportedPrivateRelease(ReportedRelease):
     @property
     def name(self) -> str:
         """The model, its time windows if there are any, and ε, as text."""
-        window = f" of {self.windows}" if self.windows else ""
+        window = f" of {self.windows_text}" if self.windows_text else ""
         return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
 
     @property
-    def windows(self) -> str:
+    def windows_text(self) -> str:
         """A text with the time window, or with the first and the last; empty without windows."""
         return self.bundle.facts.get(WINDOW, "")
 
     @property
     def span(self) -> int:
         """The number of time windows that the release covers; 1 without windows."""
-        return len(self.spec.time_windows.parse_range(self.windows)) if self.windows else 1
+        text = self.windows_text
+        return len(self.spec.time_windows.parse_range(text)) if text else 1
 
     @property
     def standing(self) -> Standing:
