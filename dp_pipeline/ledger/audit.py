@@ -7,7 +7,7 @@ from dp_pipeline.config.amounts import NANO, delta_text, epsilon_text, nano_epsi
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.ledger.account import LIMITS, WINDOW_FACTS, Account, times_in_windows
 from dp_pipeline.ledger.entries import Entry, SpendRow, blocks_of, charge_in_all_windows, delta_of
-from dp_pipeline.ledger.state import replace_limits
+from dp_pipeline.ledger.state import facts_with_new_limits
 
 _EVERYWHERE = ""
 """In the place of a window: sums that count in all of them."""
@@ -93,7 +93,9 @@ class Audit:
         before = self._accounts[entry.population]
         if not entry.facts.keys() <= {*LIMITS, "reason", "by"}:
             raise _impossible(entry, f"it changes more than the limits of {entry.population}")
-        self._facts[entry.population] = replace_limits(self._facts[entry.population], entry.facts)
+        self._facts[entry.population] = facts_with_new_limits(
+            self._facts[entry.population], entry.facts
+        )
         after = self._account(entry)
         limits = {
             "ceiling": (before.limit, after.limit),
@@ -113,7 +115,7 @@ class Audit:
         population, before = entry.population, self._accounts[entry.population]
         if not entry.facts.keys() <= {*LIMITS, *WINDOW_FACTS, "reason", "by"}:
             raise _impossible(entry, f"it changes more than windows and limits of {population}")
-        facts = replace_limits(self._facts[population], entry.facts, also=WINDOW_FACTS)
+        facts = facts_with_new_limits(self._facts[population], entry.facts, also=WINDOW_FACTS)
         self._facts[population] = facts
         spent, delta = self._spent[population, ""], self._deltas[population, "in all"]
         try:

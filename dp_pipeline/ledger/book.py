@@ -199,7 +199,7 @@ class Book:
                 yield connection, tip
                 end = newest(connection)
             if end != tip:
-                self._head.move(end)
+                self._head.advance(end)
 
     def _current_view(self) -> View | None:
         name, view = _VIEW.get() or ("", None)

@@ -225,7 +225,7 @@ class Head:
             if not self.path.exists():
                 self._write(Tip(), over=False)
 
-    def move(self, tip: Tip) -> None:
+    def advance(self, tip: Tip) -> None:
         """Replace the head by the number and hash of a newer row, which is committed already."""
         with file_errors(self.path):
             self._write(tip)

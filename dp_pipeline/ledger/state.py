@@ -103,7 +103,7 @@ class Population:
 
         Each window counts all earlier charges, as often as ``times_in_windows`` says.
         """
-        facts = replace_limits(self.facts, record.facts, also=WINDOW_FACTS)
+        facts = facts_with_new_limits(self.facts, record.facts, also=WINDOW_FACTS)
         times = times_in_windows(self.account(record.population), facts["unit"])
         return replace(
             self, facts=facts, everywhere=self.spent * times, everywhere_delta=self.delta_spent
@@ -310,7 +310,7 @@ class State:
             changes[unfinished] = None
         if event == "raise" and sums is not None:
             changes[account] = dict(
-                vars(replace(sums, facts=replace_limits(sums.facts, record.facts)))
+                vars(replace(sums, facts=facts_with_new_limits(sums.facts, record.facts)))
             )
         if event == "windows" and sums is not None:
             changes[account] = dict(vars(sums.with_windows(record)))
@@ -324,7 +324,7 @@ class State:
         return changes
 
 
-def replace_limits(
+def facts_with_new_limits(
     facts: Mapping[str, str], changed: Mapping[str, str], *, also: tuple[str, ...] = ()
 ) -> dict[str, str]:
     """Return the facts of an account with ``changed`` in place of all its limits.

@@ -96,7 +96,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class _CheckedRows:
+class _LedgerCheck:
     """The result of checking all rows of a ledger up to the first invalid row.
 
     verification   that of the valid rows
@@ -143,7 +143,7 @@ def verify_rows(connection: Connection, *, head: Tip) -> Verification:
     return result.verification
 
 
-def _check_rows(connection: Connection, *, head: Tip) -> _CheckedRows:
+def _check_rows(connection: Connection, *, head: Tip) -> _LedgerCheck:
     stored = list(rows(connection))
     below = [row_and_spends for row_and_spends in stored if row_and_spends[0]["sequence"] < 1]
     numbered, verification = stored[len(below) :], Verification()
@@ -158,11 +158,11 @@ def _check_rows(connection: Connection, *, head: Tip) -> _CheckedRows:
                 ) from None
             # No row follows one that does not hold.
             verification = Verification(numbered[:index])
-            return _CheckedRows(verification, [*below, *numbered[index:]], fault)
+            return _LedgerCheck(verification, [*below, *numbered[index:]], fault)
     if not below:
-        return _CheckedRows(verification, (), None)
+        return _LedgerCheck(verification, (), None)
     unknown = Damaged(f"ledger row {below[0][0]['sequence']}: no row has such a number")
-    return _CheckedRows(verification, below, unknown)
+    return _LedgerCheck(verification, below, unknown)
 
 
 def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> Tip:
@@ -196,7 +196,7 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
         return tip
 
 
-def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
+def _require_strays(result: _LedgerCheck, strays: Mapping[int, str]) -> None:
     """Raise DeclarationError if ``strays`` names a valid row or another digest, Damaged if it lacks
     an invalid row."""
     for number, digits in strays.items():
@@ -216,7 +216,7 @@ def _require_strays(result: _CheckedRows, strays: Mapping[int, str]) -> None:
         raise result.as_error
 
 
-def _charges(result: _CheckedRows) -> Iterator[Draft]:
+def _charges(result: _LedgerCheck) -> Iterator[Draft]:
     unfinished = set(result.verification.state.unfinished_keys())
     for row, children in result.strays:
         yield _in_place_of(row, children, state=result.verification.state)

@@ -45,7 +45,7 @@ def test_the_head_is_synced_before_a_release_is_drawn(ledger: Ledger, place: Pla
 
 
 def test_the_head_is_synced_under_the_name_that_it_leaves(tmp_path: Path, synced: list[str]):
-    Head(tmp_path / "head").move(Tip(1, "0" * 64))
+    Head(tmp_path / "head").advance(Tip(1, "0" * 64))
     assert [Path(path).name[:6] for path in synced] == [".head.", tmp_path.name[:6]]
 
 

@@ -106,7 +106,7 @@ def test_a_head_that_is_none_is_damage(ledger: Ledger, text: str):
 
 
 def die_between_commit_and_head(_: int, folder: Path) -> None:
-    Head.move = lambda *_: die_here()  # type: ignore[method-assign]
+    Head.advance = lambda *_: die_here()  # type: ignore[method-assign]
     release(Ledger(folder), charge("a"), "0.1")
 
 

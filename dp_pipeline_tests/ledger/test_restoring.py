@@ -205,7 +205,7 @@ def test_a_strange_row_is_named_by_its_bytes(busy: Ledger, behind: Behind, digit
 def test_a_row_that_holds_is_not_taken_out(busy: Ledger, place: Place):
     rows_stored = stored(busy)
     # A crash between commit and head: the row is good, and newer than the head.
-    Head.of(place.folder, declared=None).move(Tip(2, busy.entries()[1].hash))
+    Head.of(place.folder, declared=None).advance(Tip(2, busy.entries()[1].hash))
     for number in (2, 3):
         with pytest.raises(DeclarationError, match=f"row {number} is none: leave it out"):
             busy.restore({number: rows_stored[number]}, **WHY)
