@@ -174,11 +174,11 @@ def covering_design(
     >>> covering_design({"a": 2, "b": 2, "c": 2, "d": 9}, most_cells=18, most_attributes=3)
     (('a', 'b', 'c'), ('b', 'd'), ('c', 'd'), ('a', 'd'))
     """
-    return _design(tuple(sizes.items()), most_cells, most_attributes)
+    return _cached_covering_design(tuple(sizes.items()), most_cells, most_attributes)
 
 
 @cache
-def _design(
+def _cached_covering_design(
     sizes: tuple[tuple[str, int], ...], most_cells: int, most_attributes: int
 ) -> tuple[tuple[str, ...], ...]:
     names = tuple(name for name, _ in sizes)

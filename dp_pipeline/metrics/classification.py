@@ -254,7 +254,7 @@ def scores(
     _, first, places = np.unique(tested, return_index=True, return_inverse=True)
     different_rows = features[first].astype(np.float64)
     class_scores = np.zeros((len(first), classes))
-    learned_classes, learned_scores = _solved_scorer(scorer, rows, different_rows)
+    learned_classes, learned_scores = _learn_and_score(scorer, rows, different_rows)
     class_scores[:, learned_classes] = learned_scores
     return class_scores[places]
 
@@ -317,7 +317,7 @@ class _Learned:
         )
 
 
-def _solved_scorer(
+def _learn_and_score(
     scorer: Scorer, rows: _Learned, features: FloatArray
 ) -> tuple[IntArray, FloatArray]:
     """Train a scorer on rows; return the classes that these have, ascending, and the score of each

@@ -58,7 +58,7 @@ def snapshots_of(
     return tuple(snapshot for snapshot in snapshots if remaining_paths(snapshot))
 
 
-def stored_populations(store: Path) -> Iterator[tuple[Path, str | None]]:
+def paths_with_population(store: Path) -> Iterator[tuple[Path, str | None]]:
     """Yield every snapshot and stray file of a raw store with its population, None if unknown."""
     for folder in sorted(store.iterdir()) if store.is_dir() else ():
         if not folder.is_dir() or folder.name.startswith("."):

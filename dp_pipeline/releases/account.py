@@ -16,7 +16,7 @@ from dp_pipeline.config.system_errors import system_line
 from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.files import close_folders
 from dp_pipeline.ledger import Account, Ledger
-from dp_pipeline.raw.retirement import stored_populations
+from dp_pipeline.raw.retirement import paths_with_population
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, preparation_hint
 from dp_pipeline.releases.home import SHELF, Home
 from dp_pipeline.releases.store import BUNDLE_FILE, POPULATION, TRANSCRIPT_FILE
@@ -168,7 +168,7 @@ def find_traces(home: Home) -> Iterator[tuple[Path, str | None]]:
 
     Several populations are yielded one by one; None stands for an unknown one.
     """
-    yield from stored_populations(home.raw)
+    yield from paths_with_population(home.raw)
     roots = (home.released, home.root / SHELF)
     walks = (os.walk(root, followlinks=True, onerror=_refuse_unlisted) for root in roots)
     for name, folders, files in chain.from_iterable(walks):

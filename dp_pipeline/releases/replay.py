@@ -83,8 +83,9 @@ def key_of(release: Release, bundle: Bundle) -> Key:
         key = key.with_replicate(int(bundle.facts["replicate"])).refining(refines)
     if key.digest != bundle.key:
         raise Damaged(
-            f"{_name(release, bundle)}: as declared now, the release would be {key.digest[:12]}: "
-            "put back what has changed, such as `evaluation` or the noise, or release again"
+            f"{_message_start(release, bundle)}: as declared now, the release would be "
+            f"{key.digest[:12]}: put back what has changed, such as `evaluation` or the noise, or "
+            "release again"
         )
     return key
 
@@ -186,8 +187,8 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     faults += [f"the fact {name} is not that" for name in changed]
     if faults:
         raise Damaged(
-            f"{_name(release, bundle)}: {faults[0]} of the ledger: restore the folder of the "
-            "bundle, not the ledger, from a backup"
+            f"{_message_start(release, bundle)}: {faults[0]} of the ledger: restore the folder of "
+            "the bundle, not the ledger, from a backup"
         )
     return bundle
 
@@ -199,13 +200,13 @@ def require_reproducible(release: Release, bundle: Bundle) -> None:
     code = {name: bundle.facts[name] for name in ("code", MADE_AGAIN) if name in bundle.facts}
     if replace(rebuilt, facts={**rebuilt.facts, **code}).to_json() != bundle.to_json():
         raise Damaged(
-            f"{_name(release, bundle)}: the stored answers do not give this release again: "
-            f"rebuild it with {bundle.facts['code']} and the libraries of its time, or restore it "
-            "from a backup"
+            f"{_message_start(release, bundle)}: the stored answers do not give this release "
+            f"again: rebuild it with {bundle.facts['code']} and the libraries of its time, or "
+            "restore it from a backup"
         )
 
 
-def _name(release: Release, bundle: Bundle) -> str:
+def _message_start(release: Release, bundle: Bundle) -> str:
     folder = Path(release.home.released, *release.path)
     return f"{release.what}: bundle {bundle.key[:12]} in {folder}"
 

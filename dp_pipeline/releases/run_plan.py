@@ -278,7 +278,7 @@ def _plan_release(
         release.guarantee.label_state(_state_words(state)),
         _most_cells(release),
         windows=release.windows,
-        noise=_noise_of_a_count(release),
+        noise=_mean_count_noise(release),
         rows=release.spec.nominal_rows,
     )
 
@@ -287,7 +287,7 @@ def _state_words(state: str | None) -> str:
     return {None: "new", "settled": "settled", "dead": "dead"}.get(state, "unfinished")
 
 
-def _noise_of_a_count(release: EpsilonRelease) -> float | None:
+def _mean_count_noise(release: EpsilonRelease) -> float | None:
     """Return the mean |noise| in rows of one count at the whole ε; None if no finite ε holds."""
     guarantee, distance = release.guarantee, release.spec.distance
     if not guarantee.is_dp:

@@ -118,10 +118,10 @@ def test_of_too_many_rows_a_seeded_sample_is_learned_from(scorer, monkeypatch):
     rng = np.random.default_rng(2)
     learn, target = rng.random((200, 2)), np.zeros(200, dtype=int)
     target[learn[:, 0] > 0.5] = 1
-    most, solved = dict.fromkeys(MOST_DIFFERENT_ROWS, 50), classification._solved_scorer
+    most, solved = dict.fromkeys(MOST_DIFFERENT_ROWS, 50), classification._learn_and_score
     recorder = Mock(side_effect=solved)
     monkeypatch.setattr(classification, "MOST_DIFFERENT_ROWS", most)
-    monkeypatch.setattr(classification, "_solved_scorer", recorder)
+    monkeypatch.setattr(classification, "_learn_and_score", recorder)
     class_scores = scores(scorer, learn, target, learn, 2)
     assert 50 <= len(recorder.call_args.args[1].target) <= 52
     assert macro_auc(class_scores, target) > 0.9

@@ -213,7 +213,7 @@ def count_odd_lines(spec: DatasetSpec) -> tuple[int, int]:
     for location in spec.source.locations:
         source, last = spec.source.single_file(location), b""
         for lines in _row_lines(Path(location), source):
-            odd_texts += sum(reading.decode_utf8(line) is None for line in lines or [])
+            odd_texts += sum(reading.utf8_or_none(line) is None for line in lines or [])
             last = lines[-1] if lines else last
         cells = last.split(_delimiter(source).encode())
         footers += not source.footer and len(cells) > 2 and sum(map(bool, cells)) < 2

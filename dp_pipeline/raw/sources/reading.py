@@ -407,10 +407,10 @@ def _as_text(spec: DatasetSpec, name: str, column: pa.ChunkedArray) -> pa.Chunke
     try:
         return cells.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.chunked_array([pa.array(map(decode_utf8, cells.to_pylist()), pa.string())])
+        return pa.chunked_array([pa.array(map(utf8_or_none, cells.to_pylist()), pa.string())])
 
 
-def decode_utf8(text: bytes | None) -> str | None:
+def utf8_or_none(text: bytes | None) -> str | None:
     """Return bytes as text; None unless they are UTF-8, since a mended text might be a level."""
     try:
         return None if text is None else text.decode()
