@@ -16,8 +16,8 @@ SCHEMA = Path(__file__).parents[2] / "dp_pipeline/config/dataset.schema.json"
 HEAD = """\
 # Keys of a data set file
 
-For everyone who writes one. Afterwards you know each key, what it may hold, and what holds when
-it is absent. [Your own data](../your_own_data.md) shows when to use which; parameters of models are
+For everyone who writes one. Afterwards you know each key, its values and its default.
+[Your own data](../your_own_data.md) shows when to use which; parameters of models are
 in [their reference](models.rst). Keys in bold are required. `dp-pipeline data schema` prints them
 for editors. Scalars are read as text: `no` is a level.
 """

@@ -88,7 +88,7 @@ class DataSetFile(fields.Section):
     distinct_population  Why a shared source is about other persons.
     delta                The δ of a population that pays in ρ.
     k_anonymity          k-anonymous tables, without any ε.
-    allow_not_dp         Whether sensitive rows may be released under a guarantee without an ε.
+    allow_not_dp         Whether sensitive rows may be released without an ε.
     discover             The cost of discovering what attributes do not declare.
     """
 

@@ -114,8 +114,8 @@ class Account:
         if most is None and self.purpose == "release":
             limit = "limit of each window" if self.within == "window" else "ceiling"
             raise DeclarationError(
-                f"population {self.population}: sensitive rows need a {limit}, but none is "
-                "declared: declare it under `ceiling`"
+                f"population {self.population}: sensitive rows need a {limit}, but the "
+                "account has none: declare it under `ceiling`"
             )
         self._require_amounts()
         for name, limit in CONVERTED.items():
