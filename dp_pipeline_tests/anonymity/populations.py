@@ -79,6 +79,17 @@ def is_possible(rows: CodedRows, guarantee: KAnonymityGuarantee) -> bool:
     return guarantee.is_empty or (len(rows) >= guarantee.k and labels >= guarantee.diversity)
 
 
+def is_anonymous(rows: CodedRows, guarantee: KAnonymityGuarantee) -> bool:
+    """Whether every row is released together with enough equal ones: the definition."""
+    by_codes: dict[tuple[int, ...], list[int]] = {}
+    for codes, label in zip(rows.codes.tolist(), rows.target.tolist(), strict=True):
+        by_codes.setdefault(tuple(codes), []).append(label)
+    return guarantee.is_empty or all(
+        len(labels) >= guarantee.k and len(set(labels)) >= guarantee.diversity
+        for labels in by_codes.values()
+    )
+
+
 def attempt(method: Method, rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding | None:
     """What the method finds, or None where the guarantee cannot be kept."""
     try:

@@ -24,7 +24,6 @@ from dp_pipeline.anonymity.ranking import (
     permutation_importance,
 )
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline_tests.anonymity.mingen import is_anonymous
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     SEX_AND_AGE,
@@ -32,6 +31,7 @@ from dp_pipeline_tests.anonymity.populations import (
     flagged,
     flags,
     guarantees,
+    is_anonymous,
     rows_of,
 )
 
@@ -87,7 +87,6 @@ def partition_of(rows: CodedRows, guarantee) -> ClassPartition | None:
         return None
 
 
-@settings(max_examples=60, deadline=None)
 @given(flagged_rows(), any_guarantee)
 def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee):
     partition = partition_of(rows, guarantee)
@@ -114,7 +113,6 @@ def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee):
         assert sorted(partition.counts.sum(axis=1).tolist()) == sorted(classes.values())
 
 
-@settings(max_examples=50, deadline=None)
 @given(flagged_rows(), any_guarantee, st.randoms(use_true_random=False))
 def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
     ones = np.ones((len(rows), 1), dtype=np.int64)
@@ -174,7 +172,7 @@ def test_a_larger_k_may_keep_another_bit():
         assert in_order(rows, yes_bits(2), (0, 1), k).rule.bits == (yes_bits(2)[bit],)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(rows=coded_rows())
 def test_hamdist_is_the_sum_over_all_pairs(rows):
     bits = one_hot_bits(rows.columns)
@@ -198,7 +196,7 @@ def test_hamdist_backward_drops_the_lowest_first():
     assert 0 < len(selected) < len(ONE_HOT)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=coded_rows(at_least=4, most=14), k=st.integers(2, 4))
 def test_hamdist_ratio_drops_what_frees_most_rows(rows, k):
     bits = one_hot_bits(rows.columns)

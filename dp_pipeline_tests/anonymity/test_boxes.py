@@ -6,12 +6,12 @@ from dp_pipeline.anonymity.boxes import BoxRule, BoxTree, Fork, text_of
 from dp_pipeline.anonymity.clustering import CentreRule
 from dp_pipeline.anonymity.coded_rows import Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.method import Recoding
-from dp_pipeline_tests.anonymity.mingen import is_anonymous
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     SEX_AND_AGE,
     boxes_of,
     every_row,
+    is_anonymous,
     is_in,
 )
 
@@ -62,7 +62,8 @@ def test_a_box_that_does_not_hold_its_rows_is_caught():
     assert THREE_BOXES.finder.boxes(SEX_AND_AGE)[1:] == (((1,), (0, 1, 3)), ((1,), (2,)))
 
 
-def test_a_box_of_too_few_rows_is_caught():
+def test_a_box_of_too_few_rows_or_labels_is_caught():
     recoding = Recoding(THREE_BOXES, np.zeros(10, dtype=np.bool_))
     assert is_anonymous(recoding.release(PATIENTS), KAnonymityGuarantee(2))
     assert not is_anonymous(recoding.release(PATIENTS), KAnonymityGuarantee(3))
+    assert not is_anonymous(recoding.release(PATIENTS), KAnonymityGuarantee(2, diversity=2))

@@ -10,7 +10,6 @@ from dp_pipeline.anonymity.boxes import BoxRule
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity, Gower, _Clustering
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline_tests.anonymity.mingen import is_anonymous
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     SEX_AND_AGE,
@@ -19,6 +18,7 @@ from dp_pipeline_tests.anonymity.populations import (
     coded_rows,
     every_row,
     guarantees,
+    is_anonymous,
     is_possible,
     rows_of,
 )
@@ -46,7 +46,6 @@ def distance(first: list[int], second: list[int], columns: tuple[Column, ...]) -
     return total
 
 
-@settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), seed=st.integers(0, 1000))
 def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
     gower, rng = Gower(rows.columns), np.random.default_rng(seed)
@@ -61,7 +60,7 @@ def test_distances_and_nearest_centres_are_those_of_a_loop(rows, seed):
     assert nearest.tolist() == [row.index(min(row)) for row in table]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(rows=coded_rows(at_least=1, most=12), seed=st.integers(0, 1000))
 def test_middles_have_the_least_total_distance(rows, seed):
     rng = np.random.default_rng(seed)
@@ -148,7 +147,6 @@ def split_one_by_one(rows: CodedRows, guarantee: KAnonymityGuarantee) -> list[li
     return [list(centre) for centre in sorted(split([*range(len(kinds))]))]
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=coded_rows(at_least=4), guarantee=guarantees(), at_once=st.sampled_from([1, 1 << 22]))
 def test_clusters_split_together_are_those_split_in_turn(rows, guarantee, at_once):
     if not is_possible(rows, guarantee):
@@ -179,7 +177,6 @@ def test_clusters_of_one_label_are_merged_for_diversity():
     assert clustered(rows, 2, 2).columns[0].levels == ("0 to 1", "8")
 
 
-@settings(max_examples=40, deadline=None)
 @given(rows=coded_rows(at_least=1), guarantee=guarantees())
 def test_boxes_reach_no_farther_than_their_rows(rows, guarantee):
     recoding = attempt(ClusterKAnonymity(), rows, guarantee)

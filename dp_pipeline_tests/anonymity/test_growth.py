@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.anonymity import groups
@@ -15,12 +15,12 @@ from dp_pipeline.anonymity.kjig import CANDIDATES
 from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import bit_matrix, cumulative_bits
 from dp_pipeline.config.encoding import IntArray
-from dp_pipeline_tests.anonymity.mingen import is_anonymous
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     coded_rows,
     flags,
     guarantees,
+    is_anonymous,
     is_in,
     is_possible,
     rows_of,
@@ -58,7 +58,6 @@ def test_groups_some_at_a_time_are_all_of_them_in_order(at_once: int, monkeypatc
     assert whole.sum_by_group(np.array([1, 2, 3, 4])).tolist() == [1, 0, 5, 4, 0]
 
 
-@settings(max_examples=50, deadline=None)
 @given(rows=coded_rows(at_least=1), guarantee=guarantees(), seed=st.integers(0, 1000))
 def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
     boxes, bits = two_groups(rows, seed), cumulative_bits(rows.columns)
@@ -82,7 +81,6 @@ def test_cuts_are_counted_as_by_masks(rows, guarantee, seed):
         )
 
 
-@settings(max_examples=50, deadline=None)
 @given(rows=coded_rows(at_least=1), guarantee=guarantees(), seed=st.integers(0, 1000))
 def test_the_best_cut_is_an_allowed_one(rows, guarantee, seed):
     if cumulative_bits(rows.columns):
@@ -101,7 +99,6 @@ def any_bit(at: int, cuts: Cuts) -> IntArray:
     return np.full(cuts.boxes.size, at % cuts.is_allowed.shape[1])
 
 
-@settings(max_examples=50, deadline=None)
 @given(rows=coded_rows(at_least=1), guarantee=guarantees(), at=st.integers(0, 20))
 def test_a_cut_that_breaks_the_guarantee_is_not_made(rows, guarantee, at):
     if is_possible(rows, guarantee):

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_pipeline.anonymity import staged_cuts
@@ -99,7 +99,6 @@ def test_a_level_of_one_row_adds_nothing():
     assert not scored(rows_of(*records, columns=(jobs,)), 5, 2).scores.any()
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=coded_rows(at_least=8), k=st.integers(2, 4), diversity=st.integers(1, 2))
 def test_levels_of_one_weight_are_as_many_as_a_class(rows, k, diversity):
     rule = ScoreRule.learn(rows, KAnonymityGuarantee(k, diversity))

@@ -1,7 +1,6 @@
 """What comes back is what went in: types, levels, order, missing shares and numbers of rows."""
 
 import pickle
-import warnings
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -28,8 +27,9 @@ from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline_tests.estimators.households import refusal
+from dp_pipeline_tests.estimators.households import copier, refusal
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 ROWS = 3000
 ORDERED = pd.CategoricalDtype(["low", "middle", "high"], ordered=True)
 
@@ -97,12 +97,8 @@ CASES = [
 
 
 def fitted(frame: Any, domain: Any = "discover", **parameters: Any) -> PrivateSynthesizer:
-    standard: dict[str, Any] = {"epsilon": 8, "noise": "seeded:7", "random_state": 0}
-    standard["method"] = "independent"
-    with warnings.catch_warnings():
-        # A column without a value is news, and not ours.
-        warnings.simplefilter("ignore")
-        return PrivateSynthesizer(domain=domain, **{**standard, **parameters}).fit(frame)
+    standard = {"epsilon": 8, "method": "independent", "on_unknown": "keep"}
+    return copier(domain=domain, **{**standard, **parameters}).fit(frame)
 
 
 def to_polars(frame: pd.DataFrame) -> Any:
@@ -330,10 +326,8 @@ def test_a_saved_fit_samples_the_same_rows(tmp_path: Path) -> None:
 def test_a_rehearsal_reads_types_and_no_value(domain: Any) -> None:
     shown = []
     for rows in (TABLE, TABLE[:0]):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fit = PrivateSynthesizer(domain=domain, epsilon=1, random_state=0)
-            shown.append(fit.fit(rows, rehearse=True).sample().to_json())
+        fit = PrivateSynthesizer(domain=domain, epsilon=1, random_state=0)
+        shown.append(fit.fit(rows, rehearse=True).sample().to_json())
         assert "a rehearsal of ε=1" in repr(fit)
         assert "nothing was spent" in repr(fit)
         assert not fit.fit_for_release_

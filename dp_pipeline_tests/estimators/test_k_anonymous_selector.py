@@ -29,17 +29,13 @@ from dp_pipeline_tests.estimators.patients import (
     selector,
 )
 
-pytestmark = pytest.mark.usefixtures("two_folds")
+pytestmark = [
+    pytest.mark.usefixtures("two_folds"),
+    pytest.mark.filterwarnings("ignore:The selection keeps no column"),
+]
 
 MANY = pd.concat([PATIENTS] * 20, ignore_index=True)
 MANY_ILL = pd.concat([ILL] * 20, ignore_index=True)
-
-
-def quiet_release(estimator: KAnonymousSelector, X: Any, y: Any) -> pd.DataFrame:
-    """That no column is kept is no news here."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return estimator.fit_release(X, y)
 
 
 ROWS = st.lists(
@@ -67,7 +63,7 @@ def test_every_class_of_a_release_has_k_rows_and_its_labels(
         with refusal():
             estimator.fit(X, y)
         return
-    release = quiet_release(estimator, X, y)
+    release = estimator.fit_release(X, y)
     sizes = class_sizes(release)
     assert sizes["rows"].min() >= max(1, k)
     assert sizes["labels"].min() >= diversity
@@ -337,7 +333,7 @@ def test_round_cuts_are_proposed_without_edges():
         warnings.simplefilter("error")
         declared = KAnonymousSelector(4, method="mondrian", edges=estimator.proposed_edges_)
         item = declared.fit_release(FRACTIONS, y)
-    other = quiet_release(KAnonymousSelector(4, method="mondrian"), FRACTIONS, y)
+    other = KAnonymousSelector(4, method="mondrian").fit_release(FRACTIONS, y)
     assert declared.proposed_edges_ == {}
     assert item.values.tolist() == other.values.tolist()
     assert other.attrs == {"edges_learned_from_rows": ["weight", "height"]}
@@ -391,7 +387,7 @@ def test_labels_that_are_none_are_refused(y: Any, message: str):
 
 @pytest.mark.skipif(pd.__version__ < "3", reason="pandas 2 cannot hold such an integer")
 def test_labels_larger_than_any_float_are_labels():
-    release = quiet_release(KAnonymousSelector(2), PATIENTS[["sex"]], [10**400, 7] * 6)
+    release = KAnonymousSelector(2).fit_release(PATIENTS[["sex"]], [10**400, 7] * 6)
     assert sorted(set(release["label"])) == [7, 10**400]
 
 
@@ -434,13 +430,12 @@ def test_rows_of_another_form_are_refused(X: Any, message: str):
     assert not fitted_names(estimator)
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_a_grid_search_tries_several_k():
     pipeline = make_pipeline(selector(), LogisticRegression())
     grid = {"kanonymousselector__k": [2, 5, 1000]}
     search = GridSearchCV(pipeline, grid, cv=3, scoring="roc_auc", error_score=np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        search.fit(MANY, MANY_ILL)
+    search.fit(MANY, MANY_ILL)
     scores = search.cv_results_["mean_test_score"]
     assert np.isnan(scores).tolist() == [False, False, True]
     assert search.best_params_["kanonymousselector__k"] in (2, 5)

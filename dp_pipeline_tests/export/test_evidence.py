@@ -16,12 +16,8 @@ from dp_pipeline.export.folder import RELEASE
 from dp_pipeline.gate.measured_loss import measure_loss
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
-from dp_pipeline_tests.export.samples import (
-    exported,
-    gaussian_release,
-    map_release,
-    table_release,
-)
+from dp_pipeline_tests.export.samples import exported, gaussian_release, map_release, table_release
+from dp_pipeline_tests.instruments import CheaperNoise
 from dp_pipeline_tests.reporting.samples import SEEDED
 
 ABOUT = AboutSection(
@@ -47,10 +43,8 @@ def published(kind: str):
 def test_a_registry_entry_has_every_field_of_tier_3(kind: str):
     entry = registry_entry(published(kind), "2026-11-27")
     deployment = entry["deployment"]
-    assert set(deployment) == {
-        "basic", "dp_variant", "privacy_loss", "deployment_model", "implementation",
-        "administrative",
-    }  # fmt: skip
+    sections = "basic dp_variant privacy_loss deployment_model implementation administrative"
+    assert set(deployment) == set(sections.split())
     variant = deployment["dp_variant"]["variant_name"]
     assert variant == ("Zero-concentrated DP" if kind == "gaussian" else "Pure DP")
     assert ("delta" in deployment["privacy_loss"]["privacy_parameters"]) == (kind == "gaussian")
@@ -103,20 +97,11 @@ def test_draws_show_nearly_the_whole_claimed_loss(mechanism: str, epsilon: Fract
     assert loss.seen >= 0.95 * loss.claimed
 
 
-class TooLittleNoise(SeededNoise):
-    """A sampler with four fifths of the scale that was paid for."""
-
-    def discrete_laplace(self, counts, scale):
-        return super().discrete_laplace(counts, scale * Fraction(4, 5))
-
-    def discrete_gaussian(self, counts, sigma2):
-        return super().discrete_gaussian(counts, sigma2 * Fraction(16, 25))
-
-
 @pytest.mark.parametrize("mechanism", [LAPLACE, GAUSSIAN])
 @pytest.mark.parametrize("epsilon", [Fraction(1, 50), Fraction(2)])
 def test_noise_that_is_too_small_is_flagged(mechanism: str, epsilon: Fraction):
-    loss = measure_loss(spend(mechanism, epsilon), TooLittleNoise(seed=1))
+    noise = CheaperNoise(SeededNoise(seed=1), Fraction(5, 4))
+    loss = measure_loss(spend(mechanism, epsilon), noise)
     assert loss is not None
     assert loss.is_violated
 

@@ -1,20 +1,21 @@
 """The folder of an export: whole or not at all, and over nothing but an earlier one."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.export.contents import write_contents
 from dp_pipeline.export.folder import files_of, replace_folder
-from dp_pipeline_tests.export.samples import exported, map_release
+from dp_pipeline.reporting.pages import card
+from dp_pipeline_tests.export.samples import map_release
 
+RELEASE = map_release()
 OF = {"dataset": "squares", "model": "eug_kmeans"}
 
 
 def write(folder: Path) -> None:
-    made = exported(folder.parent / "made", map_release())
-    shutil.copytree(made, folder, dirs_exist_ok=True)
+    write_contents(folder, RELEASE, card(RELEASE), "csv", day="2026-11-27")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -27,7 +28,7 @@ def test_an_earlier_export_is_replaced_without_leftovers(tmp_path: Path) -> None
     (tmp_path / "deep" / "out" / "card.md").write_text("old", encoding="utf-8")
     replace_folder(tmp_path / "deep" / "out", write, **OF)
     assert contents(tmp_path / "deep" / "out") == first
-    assert [one.name for one in (tmp_path / "deep").iterdir()] == ["out"]
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
 
 
 def a_file(path: Path) -> None:
@@ -68,26 +69,17 @@ def test_an_export_of_another_model_is_refused(other: dict[str, str], tmp_path: 
     assert contents(tmp_path / "out") == before
 
 
-def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
-    replace_folder(tmp_path / "out", write, **OF)
-    before = contents(tmp_path / "out")
-
-    def fail(folder: Path) -> None:
-        (folder / "half.csv").write_text("x", encoding="utf-8")
-        raise OSError("no space left")
-
-    with pytest.raises(OSError, match="no space left"):
-        replace_folder(tmp_path / "out", fail, **OF)
-    assert contents(tmp_path / "out") == before
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
-
-
-def test_a_failed_rename_restores_the_old_export(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", ["no space left", "not now"])
+def test_an_export_that_fails_leaves_what_was_there(
+    error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace_folder(tmp_path / "out", write, **OF)
-    before = contents(tmp_path / "out")
-    rename = Path.rename
+    before, rename = contents(tmp_path / "out"), Path.rename
+
+    def write_half(folder: Path) -> None:
+        (folder / "half.csv").write_text("x", encoding="utf-8")
+        if error == "no space left":
+            raise OSError(error)
 
     def refuse(path: Path, target: Path) -> Path:
         if path.name == "new":
@@ -95,6 +87,7 @@ def test_a_failed_rename_restores_the_old_export(
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(OSError, match="not now"):
-        replace_folder(tmp_path / "out", write, **OF)
+    with pytest.raises(OSError, match=error):
+        replace_folder(tmp_path / "out", write_half, **OF)
     assert contents(tmp_path / "out") == before
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
