@@ -92,6 +92,11 @@ def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str,
             "another"
         )
     released = dict(table)
+    if not len(next(iter(released.values()))):
+        raise DeclarationError(
+            f"{spec.name}: --like: the release of {model} must have rows to draw from, but it has "
+            "none: choose another, or leave --like out"
+        )
     for name, values in settled.bundle.tables.get("units", {}).items():
         released.setdefault(name, values[released[UNIT] - 1])
     # A column of the source has its own name, unless several attributes read it.

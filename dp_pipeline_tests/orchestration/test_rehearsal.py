@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import dp_pipeline as dp
 from dp_pipeline.cli import main
 from dp_pipeline.config.catalogue import dataset_files, find_spec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.raw.prepare import rows_as_declared
 from dp_pipeline.releases import rehearsal
@@ -89,3 +90,6 @@ def test_rows_after_a_release_have_its_units_and_source_columns(project: Project
         "place": ["hill", "river", "river"],
         "years": [30, 31, 31],
     }
+    bundle.tables["synthetic"] = {name: values[:0] for name, values in released.items()}
+    with pytest.raises(DeclarationError, match="--like: the release of one_shot must have rows to"):
+        rehearsal._released_columns(spec, project.home, "one_shot")
