@@ -4,7 +4,7 @@ The environment decides home and noise as it does for a command, so a run in a n
 a terminal share one history and one account.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import load_dataset
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.releases import rehearsal
 from dp_pipeline.releases.home import find_home
@@ -121,8 +122,13 @@ def _options(
     epsilons: Sequence[str | float | Fraction],
     **others: Any,
 ) -> RunOptions:
+    for name, values in (("models", models), ("epsilons", epsilons)):
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise DeclarationError(f"{name}: expected a list, got {type(values).__name__}")
     levels = tuple(epsilon_text(e) if isinstance(e, Fraction) else str(e) for e in epsilons)
-    return parse_request(_spec_of(dataset), models=tuple(models), epsilons=levels, **others)
+    return parse_request(
+        _spec_of(dataset), models=tuple(map(str, models)), epsilons=levels, **others
+    )
 
 
 def _spec_of(dataset: str | Path | DatasetSpec) -> DatasetSpec:

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from importlib import resources
 from pathlib import Path
@@ -45,6 +46,32 @@ def test_every_name_is_seen_and_can_be_had():
 
 def test_the_package_says_that_it_has_types():
     assert (resources.files("dp_pipeline") / "py.typed").is_file()
+
+
+def kmeans() -> dp.PrivateKMeans:
+    return dp.PrivateKMeans(2, epsilon=1, bounds=(0, 10)).fit([[1.0], [9.0]] * 50)
+
+
+PATH_CALLS: dict[str, Callable[[Any], object]] = {
+    "load_dataset": dp.load_dataset,
+    "open_release": dp.open_release,
+    "save": lambda path: kmeans().save(path),
+    "load": dp.PrivateKMeans.load,
+}
+
+
+@pytest.mark.parametrize("value", [None, 7, 1.5, b"x", ["x"], "\0.yaml", Path("\ud800")])
+@pytest.mark.parametrize("call", PATH_CALLS)
+def test_value_that_is_no_path_is_refused_in_one_line(call: str, value: object):
+    with pytest.raises(DeclarationError, match=r"\A(dataset|folder|path): expected a path.*\Z"):
+        PATH_CALLS[call](value)
+
+
+@pytest.mark.parametrize("name", ["models", "epsilons"])
+@pytest.mark.parametrize("value", [None, 1.5, "independent", b"x"])
+def test_models_and_epsilons_of_a_plan_are_lists(name: str, value: Any):
+    with pytest.raises(DeclarationError, match=f"{name}: expected a list, got "):
+        dp.plan("census", **{name: value})
 
 
 def test_a_plan_says_what_is_asked_and_charges_nothing(home: Path):

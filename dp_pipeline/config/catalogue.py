@@ -113,7 +113,7 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
               as a path or as a text that ends in .yaml
 
     DeclarationError for the first mistake of a file, with its line; for an unknown name, or that of
-    another file; and for a variable that is not set.
+    another file; for a variable that is not set; and for a value that is neither name nor path.
 
     >>> import dp_pipeline as dp
     >>> census = dp.load_dataset("census")
@@ -121,10 +121,11 @@ def load_dataset(dataset: str | Path) -> DatasetSpec:
     ('census', 'city_census', ('0.1', '0.5', '1'))
     """
     from dp_pipeline.config.parser import load_spec
+    from dp_pipeline.config.system_errors import to_path
 
     if isinstance(dataset, str) and not dataset.endswith(".yaml"):
         return find_spec(dataset)
-    file = Path(dataset)
+    file = to_path(dataset, of="dataset")
     spec = load_spec(file)
     require_own_name(spec, file)
     require_available(spec)

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.errors import DeclarationError, PipelineError
 
 _AGAIN = "then run the same command again: nothing is charged twice"
 _REMEDIES = {
@@ -95,6 +95,26 @@ def remedy_of(error: OSError) -> str:
 def with_remedy(line: str, error: object) -> str:
     """Return a message with the remedy of a database error at its end, if there is one."""
     return _line(line, _DATABASES.get(_code(error), ("", ""))[1])
+
+
+def to_path(value: object, *, of: str) -> Path:
+    """Return a path that is given as a text or a path; DeclarationError for another value, and for
+    characters that no path can have."""
+    try:
+        path = Path(value)  # type: ignore[arg-type]
+        has_wrong_characters = b"\0" in os.fsencode(path)
+    except TypeError:
+        raise DeclarationError(
+            f"{of}: expected a path, as a text or a pathlib.Path, got {type(value).__name__}"
+        ) from None
+    except UnicodeEncodeError:
+        has_wrong_characters = True
+    if has_wrong_characters:
+        raise DeclarationError(
+            f"{of}: expected a path of characters that file names have, got {str(value)[:60]!r}: "
+            "leave zero bytes and lone surrogates out"
+        )
+    return path
 
 
 def bounded_bytes(path: Path, *, max_bytes: int) -> bytes:

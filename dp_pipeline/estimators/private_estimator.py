@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import is_dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
 from dp_pipeline.config.errors import DeclarationError, require_integer
 from dp_pipeline.config.parameters import from_text
+from dp_pipeline.config.system_errors import to_path
 from dp_pipeline.estimators.column_types import find_identifiers
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovery_cost
 from dp_pipeline.estimators.frames import Features, require_exact_ids
@@ -29,6 +29,7 @@ from dp_pipeline.estimators.parameters import (
     decimal_text,
     exact_epsilon,
     generator,
+    invalid_parameters,
     is_releasable_noise,
     noise_of,
 )
@@ -379,12 +380,15 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotFittedError
-            Before a fit; OSError where the file cannot be written.
+        InvalidParameter
+            For a value that is no path; NotFittedError before a fit, and OSError where the file
+            cannot be written.
         """
         check_is_fitted(self)
+        with invalid_parameters():
+            file_path = to_path(path, of="path")
         content = pickle.dumps(self)
-        write_atomically(Path(path), lambda file: file.write(content))
+        write_atomically(file_path, lambda file: file.write(content))
 
     @classmethod
     def load(cls, path: Any) -> Any:
@@ -403,10 +407,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidParameter
-            For a file that holds another class, or no pickle; OSError where it cannot be read.
+            For a value that is no path, and a file that holds another class, or no pickle; OSError
+            where it cannot be read.
         """
+        with invalid_parameters():
+            file_path = to_path(path, of="path")
         try:
-            estimator = pickle.loads(Path(path).read_bytes())  # noqa: S301 - the caller's own file
+            estimator = pickle.loads(file_path.read_bytes())  # noqa: S301 - the caller's own file
         except (pickle.UnpicklingError, EOFError):
             raise InvalidParameter(
                 f"path: the file must hold a {cls.__name__}, but it holds no pickle: name a file "

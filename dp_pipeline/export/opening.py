@@ -7,7 +7,7 @@ from dp_pipeline.answers.boxes import OpenClusters, open_clusters
 from dp_pipeline.answers.tables import OpenTable
 from dp_pipeline.answers.units import OpenUnits, open_tables
 from dp_pipeline.config.errors import Damaged, DeclarationError
-from dp_pipeline.config.system_errors import system_line
+from dp_pipeline.config.system_errors import system_line, to_path
 from dp_pipeline.export.folder import read_descriptor
 from dp_pipeline.export.tables import read_resource
 from dp_pipeline.results.clusters import Columns
@@ -20,9 +20,9 @@ def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
     folder   that ``dp-pipeline export`` wrote, in any of its formats
 
     Damaged for a folder that is no export, or a changed one; DeclarationError for an export without
-    noisy counts.
+    noisy counts, and for a value that is no path.
     """
-    root = Path(folder)
+    root = to_path(folder, of="folder")
     resources = read_descriptor(root)["resources"]
     tables = {file["name"]: _read(root, file) for file in resources if "schema" in file}
     needed = ("synthetic", "codes", *noisy_table_names(tables))
