@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -192,6 +192,20 @@ def _array(X: Any) -> NDArray[Any]:
     return array
 
 
+def is_among(name: object, names: Collection[Any]) -> bool:
+    """Return whether a value equals one of some names; False if it cannot be compared with them."""
+    try:
+        return name in names
+    except (TypeError, ValueError):
+        return False
+
+
+def require_columns(features: Features) -> None:
+    """Raise DeclarationError for rows without a column."""
+    if not features.columns:
+        raise DeclarationError("X: the table must have at least one column, but it has none")
+
+
 def numeric_features(X: Any) -> Features:
     """Return the columns of an array, of nested lists or of a frame, all of numeric types.
 
@@ -204,8 +218,7 @@ def numeric_features(X: Any) -> Features:
             array = np.asarray(X)
             columns = tuple(array.T) if array.ndim == 2 else features.columns
             features = replace(features, columns=columns)
-    if not features.columns:
-        raise DeclarationError("X: the table must have at least one column, but it has none")
+    require_columns(features)
     labels = features.labels or range(len(features.columns))
     for label, dtype in zip(labels, (each.dtype for each in features.columns), strict=True):
         if dtype.kind == "c":

@@ -17,7 +17,7 @@ from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, Too
 from dp_pipeline.anonymity.method import sensitive_diversity
 from dp_pipeline.config.errors import DeclarationError, require_integer
 from dp_pipeline.estimators import selector_columns
-from dp_pipeline.estimators.frames import features_of, plain_frame
+from dp_pipeline.estimators.frames import features_of, plain_frame, require_columns
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters
 from dp_pipeline.estimators.selector_labels import LabelValues, labels_of
 from dp_pipeline.metrics.disclosure import disclosure_report
@@ -268,6 +268,8 @@ labels in every class; no ε, not differentially private
         X = plain_frame(X)
         with invalid_parameters():
             features = features_of(X)
+            if self.n_features_in_:
+                require_columns(features)
         validate_data(self, X, reset=False, skip_check_array=True)
         bits = self._rule.recode(features)
         if features.index is None:

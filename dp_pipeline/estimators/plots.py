@@ -8,7 +8,7 @@ imported late, because it takes long.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +23,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.column_types import kind_of_column, zone_of
 from dp_pipeline.estimators.frames import (
     features_of,
+    is_among,
     numbers_of,
     numeric_rows,
     plain_frame,
@@ -70,7 +71,7 @@ def plot_marginals(
                 f"ax: expected one column to draw on it, got {len(cells_by_name)} columns: "
                 "leave ax out"
             )
-    panels = [ax] if ax is not None else _panels(len(cells_by_name))
+    panels = [_axes(ax)] if ax is not None else _panels(len(cells_by_name))
     for panel, (name, cells) in zip(panels, cells_by_name.items(), strict=False):
         synthetic_shares, *real_shares = cells.shares()
         # Other and missing values always have a label: without one they read as the largest
@@ -102,7 +103,7 @@ def plot_pairs(synthetic: Any, real: Any = None, *, columns: Columns = None, ax:
                 f"columns: a plot of pairs needs at least two columns, got {len(cells_by_name)}: "
                 "name another, or use `plot_marginals`"
             )
-    axes = _panels(1)[0] if ax is None else ax
+    axes = _axes(ax)
     names = list(cells_by_name)
     sizes = {name: len(cells.labels) for name, cells in cells_by_name.items()}
     pairs: list[Names] = list(combinations(names, 2))
@@ -144,7 +145,7 @@ def plot_map(kmeans: PrivateKMeans, real: Any = None, *, ax: Any = None) -> Any:
     if kmeans.synopsis_ is not None:
         tables["synopsis"] = replace(kmeans.synopsis_, columns=names).table()
     view = ClusterView.of("centres", tables, box)
-    axes = _panels(1)[0] if ax is None else ax
+    axes = _axes(ax)
     if real is not None:
         with invalid_parameters():
             points = _points(real, names, view)
@@ -157,12 +158,15 @@ def _cells_by_name(synthetic: Any, real: Any, columns: Columns, *, most: int) ->
     frames = [
         _columns_by_name(kind, table)
         for kind, table in (("synthetic", synthetic), ("real", real))
-        if table is not None
+        if kind == "synthetic" or table is not None
     ]
-    chosen = (columns,) if isinstance(columns, str | int) else columns
-    names: list[Any] = list(frames[0] if chosen is None else chosen)
+    names: list[Any] = [columns]
+    if columns is None:
+        names = list(frames[0])
+    elif isinstance(columns, Iterable) and not isinstance(columns, str):
+        names = list(columns)
     for kind, frame in zip(("synthetic", "real"), frames, strict=False):
-        unknown_names = [name for name in names if name not in frame]
+        unknown_names = [name for name in names if not is_among(name, frame)]
         if unknown_names:
             shared = [str(name) for name in frame if all(name in other for other in frames)]
             remedy = f"choose from {', '.join(shared)}" if shared else "pass rows with that column"
@@ -220,6 +224,17 @@ def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatAr
     )
     is_number = ~(np.isnan(x) | np.isnan(y))
     return x[is_number], y[is_number]
+
+
+def _axes(ax: Any) -> Axes:
+    """Return the given axes, or new ones for None; InvalidParameter for another value."""
+    from matplotlib.axes import Axes
+
+    if ax is not None and not isinstance(ax, Axes):
+        raise InvalidParameter(
+            f"ax: expected matplotlib's axes, got {type(ax).__name__}: leave it out for new ones"
+        )
+    return _panels(1)[0] if ax is None else ax
 
 
 def _panels(count: int) -> list[Axes]:

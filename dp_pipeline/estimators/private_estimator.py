@@ -23,7 +23,7 @@ from dp_pipeline.config.parameters import from_text
 from dp_pipeline.config.system_errors import to_path
 from dp_pipeline.estimators.column_types import find_identifiers
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovery_cost
-from dp_pipeline.estimators.frames import Features, require_exact_ids
+from dp_pipeline.estimators.frames import Features, is_among, require_exact_ids
 from dp_pipeline.estimators.parameters import (
     InvalidParameter,
     decimal_text,
@@ -360,7 +360,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     stacklevel=3,
                 )
             return OneRow(), ()
-        if person not in labels:
+        if not is_among(person, labels):
             names = f", one of {', '.join(map(str, labels))}" if labels else ""
             raise DeclarationError(
                 f"person: the value must be a column of a frame X{names}, not {person!r:.60}"

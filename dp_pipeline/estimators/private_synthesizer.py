@@ -17,7 +17,7 @@ from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, expand_ellipsis
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
-from dp_pipeline.estimators.frames import Features, features_of
+from dp_pipeline.estimators.frames import Features, features_of, is_among
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
 from dp_pipeline.estimators.tables import DeclaredRows, TableForm
 from dp_pipeline.models.tables.base import TableModel
@@ -332,6 +332,7 @@ noise protects nobody
         800.0
         """
         with parameters.invalid_parameters():
+            must_fit = self._raises_on_unknown()
             if tables.have_parts(X, self.domain):
                 self._refuse_with_parts(prior=prior, refines=refines)
                 rows = DeclaredRows.of_units(X, self.domain, person, at_most, order)
@@ -345,7 +346,7 @@ noise protects nobody
                         "table: leave it out, or declare two"
                     )
             fit = self._declare(rows.domain, rows.protection, has_prior=prior is not None)
-            fit = replace(fit, must_fit=self._raises_on_unknown())
+            fit = replace(fit, must_fit=must_fit)
             if prior is not None:
                 fit = self._add_public_rows(fit, prior, X, rows.forms[0])
             refined = None if refines is None else _finished_fit_of(refines)
@@ -615,7 +616,7 @@ noise protects nobody
         return replace(fit, public=tables.public_rows(prior, (form,), fit.spec.domain))
 
     def _raises_on_unknown(self) -> bool:
-        if self.on_unknown not in ("drop", "keep", "error"):
+        if not is_among(self.on_unknown, ("drop", "keep", "error")):
             raise DeclarationError(
                 f"on_unknown: expected drop, keep or error, got {self.on_unknown!r:.60}"
             )

@@ -21,7 +21,7 @@ from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.estimators.column_types import arrow_type_of, is_untyped
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
-from dp_pipeline.estimators.frames import FrameKind, holds_objects, text_of
+from dp_pipeline.estimators.frames import FrameKind, holds_objects, is_among, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.results.measurement import least_noisy
@@ -354,9 +354,10 @@ def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any
     more than ``MAX_GRID_CELLS`` cells together.
     """
     columns_by_name = {column.name: column for column in columns}
-    wrong = [name for name in names if name not in columns_by_name or names.count(name) > 1]
+    unknown = [name for name in names if not is_among(name, columns_by_name)]
+    wrong = unknown or [name for name in names if names.count(name) > 1]
     if wrong or not names:
-        twice = " twice" if wrong and wrong[0] in columns_by_name else ""
+        twice = "" if unknown or not wrong else " twice"
         raise DeclarationError(
             f"marginal: expected some of the columns {', '.join(map(str, columns_by_name))}, "
             f"each once, got {f'{wrong[0]!r:.60}{twice}' if wrong else 'none'}"

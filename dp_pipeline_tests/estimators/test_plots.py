@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from dp_pipeline.estimators import (
+    InvalidParameter,
     plot_map,
     plot_marginals,
     plot_pairs,
@@ -195,3 +196,34 @@ def test_matplotlib_is_imported_lazily():
     command = [sys.executable, "-c", code]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "False"
+
+
+@pytest.mark.parametrize("plot", [plot_marginals, plot_pairs])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"columns": 1.5}, "columns: the frame of synthetic rows has no column 1.5: choose from"),
+        ({"columns": pd.NA}, "columns: the frame of synthetic rows has no column <NA>: choose"),
+        ({"columns": [["pet"]]}, "columns: the frame of synthetic rows has no column"),
+        ({"synthetic": None}, "synthetic: expected two dimensions, .* got NoneType"),
+    ],
+)
+def test_columns_of_a_wrong_type_are_refused(
+    plot: Callable[..., Any], arguments: dict[str, Any], message: str
+):
+    with pytest.raises(InvalidParameter, match=message):
+        plot(**{"synthetic": DRAWN, **arguments})
+
+
+@pytest.mark.parametrize("ax", [1.5, "pet", pd.NA, []])
+@pytest.mark.parametrize(
+    "plot",
+    [
+        lambda ax: plot_marginals(DRAWN, columns="pet", ax=ax),
+        lambda ax: plot_pairs(DRAWN, ax=ax),
+        lambda ax: plot_map(quiet_fit(private(), VILLAGES), ax=ax),
+    ],
+)
+def test_ax_that_is_no_axes_is_refused(plot: Callable[[Any], Any], ax: Any):
+    with pytest.raises(InvalidParameter, match="ax: expected matplotlib's axes, got"):
+        plot(ax)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators import InvalidParameter
+from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector, PrivateSynthesizer
 from dp_pipeline.estimators.declared import box_domain
 from dp_pipeline.estimators.parameters import exact_delta, exact_epsilon
 from dp_pipeline.gate.noise import SeededNoise
@@ -295,3 +295,33 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
     assert paid.spends_[0].what == "number of rows"
     assert "number of rows" not in [spend.what for spend in declared.spends_]
     assert shared.spends_[-1].epsilon == Fraction(1, 2)
+
+
+PEOPLE = pd.DataFrame({"smokes": ["no", "yes"] * 50, "visits": [0, 2] * 50})
+
+
+def fitted(fit: dict[str, Any], **parameters: Any) -> PrivateSynthesizer:
+    domain = {"smokes": ["no", "yes"], "visits": 3}
+    return PrivateSynthesizer(domain=domain, epsilon=1, **parameters).fit(PEOPLE, **fit)
+
+
+def selector() -> KAnonymousSelector:
+    return KAnonymousSelector(2, diversity=1).fit(PEOPLE, [0, 1] * 50)
+
+
+WRONG_TYPES: dict[str, tuple[str, Callable[[], Any]]] = {
+    "marginal of a set": ("marginal: expected some", lambda: fitted({}).marginal({"smokes"})),
+    "marginal of NA": ("marginal: exp", lambda: fitted({}).marginal("smokes", pd.NA)),
+    "person": ("person: the value must be a column", lambda: fitted({"person": pd.NA})),
+    "on_unknown": ("on_unknown: expected drop", lambda: fitted({}, on_unknown=pd.NA)),
+    "transform": ("X: the table must have at least one", lambda: selector().transform([])),
+    "score": ("X: the table must have at least one", lambda: selector().score([], [])),
+}
+
+
+@pytest.mark.parametrize("call", WRONG_TYPES)
+def test_value_of_a_wrong_type_is_refused_in_one_line(call: str):
+    message, run = WRONG_TYPES[call]
+    with pytest.raises(InvalidParameter, match=message) as refused:
+        run()
+    assert "\n" not in str(refused.value)
