@@ -1,15 +1,20 @@
 """Every question that a curator answers, as strategies: people, and questions of every kind."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.quality import fixed_point_shares
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
@@ -309,6 +314,47 @@ def example_questions() -> dict[str, Question]:
         "mistakes": asks("measure_mistakes", PREDICTION),
         "marginal error": asks("measure_marginal_error", {pair: even}),
     }
+
+
+EXAMPLES = example_questions()
+
+
+def in_currencies(kinds: Iterable[str]) -> pytest.MarkDecorator:
+    """Return the mark of a test of each kind in ε, and in ρ where it costs that."""
+    paid = [(kind, PURE) for kind in kinds] + [(kind, ZCDP) for kind in IN_RHO]
+    ids = [f"{kind} in rho" if currency is ZCDP else kind for kind, currency in paid]
+    return pytest.mark.parametrize(("kind", "currency"), paid, ids=ids)
+
+
+every_question, every_strategy = in_currencies(EXAMPLES), in_currencies(QUESTIONS)
+
+
+def along_x(centre: object, weight: object = 1024, *, name: str = "x") -> NearestCentre:
+    return NearestCentre((name,), ((centre,),), (weight,))  # type: ignore[arg-type]
+
+
+class LookedAt(Exception):
+    """A counter was asked."""
+
+
+@dataclass
+class FailingCounter:
+    """Says that it was looked at, and fails."""
+
+    domain: Domain = TOWN
+    looks: int = 0
+
+    def grouped(self, _: object) -> FailingCounter:
+        return self
+
+    with_attributes = grouped
+
+    def __getattr__(self, _: str) -> Any:
+        return self._look
+
+    def _look(self, *_: object, **__: object) -> None:
+        self.looks += 1
+        raise LookedAt
 
 
 def moved(question, rows, person, *, currency=PURE, counter=LoopCounter) -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.results.accountant import Accountant, Disclosure
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.gate.questions import FailingCounter
 from dp_pipeline_tests.instruments import curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
 
@@ -22,15 +23,6 @@ QUESTIONS: dict[str, Question] = {
     "bounds": lambda curator: curator.disclose_bounds(("x", "y"), reason="because"),
     "records": lambda curator: curator.disclose_records(("x", "y"), 3, 7, reason="because"),
 }
-
-
-class NeverLooked:
-    """Rows that nobody may look at."""
-
-    domain = TOWN
-
-    def __getattr__(self, name: str) -> object:
-        raise AssertionError(f"{name} was looked at")
 
 
 class Recorded:
@@ -58,7 +50,7 @@ def ask(request: pytest.FixtureRequest) -> Question:
 
 def test_nothing_is_disclosed_of_protected_rows(ask: Question) -> None:
     transcript = Transcript()
-    curator = curator_over(NeverLooked(), transcript=transcript)
+    curator = curator_over(FailingCounter(), transcript=transcript)
     with pytest.raises(BoundaryViolation, match="Only benchmark rows may be disclosed"):
         ask(curator)
     assert curator.accountant.kind == "dp"
@@ -111,7 +103,7 @@ def test_the_transcript_states_that_there_was_no_noise(ask: Question) -> None:
 
 @pytest.mark.parametrize("columns", [(), ("x", "x"), ("colour",), ("age",)])
 def test_wrong_columns_are_refused_before_they_are_recorded(columns) -> None:
-    curator = benchmark(NeverLooked())
+    curator = benchmark(FailingCounter())
     records = partial(curator.disclose_records, many=1, salt=0)
     for ask in (curator.disclose_bounds, records):
         with pytest.raises((BoundaryViolation, DeclarationError)):
@@ -121,7 +113,7 @@ def test_wrong_columns_are_refused_before_they_are_recorded(columns) -> None:
 
 @pytest.mark.parametrize(("many", "salt"), [(0, 0), (-1, 0), (1 << 25, 0), (1, -1), (1, 1 << 63)])
 def test_no_records_and_salts_that_are_none_are_refused(many: int, salt: int) -> None:
-    curator = benchmark(NeverLooked())
+    curator = benchmark(FailingCounter())
     with pytest.raises(BoundaryViolation, match="A disclosure needs 1 to"):
         curator.disclose_records(("x",), many, salt, reason="because")
     assert curator.accountant.disclosures == ()

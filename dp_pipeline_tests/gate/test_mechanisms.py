@@ -38,7 +38,6 @@ from dp_pipeline_tests.gate.distributions import (
     by_source,
     exponential_probabilities,
     fit,
-    gaussian_cdf,
     noisy_max_probabilities,
     permute_and_flip_probabilities,
 )
@@ -80,27 +79,11 @@ def test_the_variance_is_exact_and_the_scale_near_its_root(distance: int, rho: F
     assert rho * (1 - Fraction(2, 10**9)) < distance**2 / (2 * scale**2) <= rho
 
 
-@by_source
-def test_a_measure_is_its_counts_plus_noise_of_its_size(source) -> None:
-    counts = np.arange(30_000).reshape(100, 300)
-    noisy = measure(counts, l1=3, epsilon=Fraction(3, 2), noise=source)
-    assert fit((noisy - counts).ravel(), Fraction(2)) > ALARM
-    noisy = measure_gaussian(counts, l2_squared=3, rho=Fraction(3, 8), noise=source)
-    assert fit((noisy - counts).ravel(), Fraction(4), gaussian_cdf) > ALARM
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
 def test_every_integer_type_is_measured_as_int64(dtype: type) -> None:
     noisy = measure(np.array([100, 7], dtype), l1=1, epsilon=Fraction(10**6), noise=SeededNoise(1))
     assert noisy.dtype == np.int64
     assert noisy.tolist() == [100, 7]
-
-
-@by_source
-def test_a_measure_of_nothing_is_an_empty_answer(source) -> None:
-    noisy = measure(np.zeros((3, 0), np.int64), l1=1, epsilon=ONE, noise=source)
-    assert noisy.shape == (3, 0)
-    assert noisy.dtype == np.int64
 
 
 NEIGHBOURS = [
@@ -206,15 +189,15 @@ def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, is_enough, rho):
 
 
 NOT_INTEGERS = [
-    np.array([1.0]),
-    np.array([1.0], np.float32),
+    np.array([4321.0]),
+    np.array([4321.0], np.float32),
     np.array([True]),
-    np.array([1], object),
-    np.array([1 + 0j]),
-    np.array(["1"]),
-    np.array([1], "timedelta64[s]"),
-    [1],
-    1,
+    np.array([4321], object),
+    np.array([4321 + 0j]),
+    np.array(["4321"]),
+    np.array([4321], "timedelta64[s]"),
+    [4321],
+    4321,
     None,
 ]
 TOO_LARGE = np.array([2**63], np.uint64)
@@ -232,24 +215,23 @@ by_mechanism = pytest.mark.parametrize(("mechanism", "reach", "amount"), MECHANI
 @by_mechanism
 @pytest.mark.parametrize("values", [*NOT_INTEGERS, TOO_LARGE], ids=lambda v: type(v).__name__)
 def test_whatever_is_not_an_int64_array_is_refused(mechanism, reach, amount, values) -> None:
-    with pytest.raises(BoundaryViolation, match="must"):
-        mechanism(values, **{reach: 1, amount: ONE}, noise=RecordingNoise(ForcedNoise(1)))
+    with pytest.raises(BoundaryViolation, match="must") as refused:
+        mechanism(values, **{reach: 1, amount: ONE}, noise=ForcedNoise(1))
+    assert "4321" not in str(refused.value)
 
 
 @by_mechanism
 @pytest.mark.parametrize("distance", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
 def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount, distance) -> None:
     with pytest.raises(BoundaryViolation, match=f"{reach} must be an integer"):
-        mechanism(
-            np.array([1]), **{reach: distance, amount: ONE}, noise=RecordingNoise(ForcedNoise(1))
-        )
+        mechanism(np.array([1]), **{reach: distance, amount: ONE}, noise=ForcedNoise(1))
 
 
 @by_mechanism
 @pytest.mark.parametrize("price", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
 def test_a_price_that_is_not_a_positive_fraction_is_refused(mechanism, reach, amount, price):
     with pytest.raises(BoundaryViolation, match=f"{amount} must be a positive Fraction"):
-        mechanism(np.array([1]), **{reach: 1, amount: price}, noise=RecordingNoise(ForcedNoise(1)))
+        mechanism(np.array([1]), **{reach: 1, amount: price}, noise=ForcedNoise(1))
 
 
 @pytest.mark.parametrize(
@@ -258,15 +240,7 @@ def test_a_price_that_is_not_a_positive_fraction_is_refused(mechanism, reach, am
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
 def test_a_choice_is_among_a_vector_of_at_least_one(mechanism, amount, shape) -> None:
     with pytest.raises(BoundaryViolation, match="must be a vector of one or more numbers"):
-        mechanism(
-            np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=RecordingNoise(ForcedNoise(1))
-        )
-
-
-def test_a_refusal_shows_no_value_of_the_answers() -> None:
-    with pytest.raises(BoundaryViolation) as refused:
-        measure(np.array([4321.0]), l1=1, epsilon=ONE, noise=RecordingNoise(ForcedNoise(1)))
-    assert "4321" not in str(refused.value)
+        mechanism(np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=ForcedNoise(1))
 
 
 @by_source

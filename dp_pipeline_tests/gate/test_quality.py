@@ -98,21 +98,30 @@ class Remembering(LoopCounter):
         return answers[question]
 
 
+def assert_scales_are_those_of_errors(
+    ask, counter, exact, *, epsilon, seed=3, domain=TOWN, rel=0.24
+):
+    """Of 400 draws the deviation of each number is known to within √(5/1600) = 6 %: four times
+    that is passed by chance once in 10,000. That of noise near a normal one is, to within 3.5 %.
+    """
+    noise, draws = SeededNoise(seed), []
+    for _ in range(400):
+        curator = curator_over(counter, epsilon=epsilon, domain=domain, noise=noise)
+        draws.append(ask(curator, epsilon))
+    for name, value in exact.items():
+        errors = np.array([draw[name].value for draw in draws]) - value
+        stated = np.sqrt(2) * np.mean([draw[name].scale for draw in draws])
+        assert stated == pytest.approx(np.sqrt(np.mean(errors**2)), rel=rel), name
+        assert abs(errors.mean()) < 5 * stated / 20, name
+
+
 @pytest.mark.parametrize("label", [None, "colour"])
 def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(label, monkeypatch):
-    # The deviation of 400 draws is known to within 6 %: four times that is passed by chance
-    # once in 10,000. Without the noise of the rows the statement would be too small by half.
+    # Without the noise of the rows the statement would be too small by half.
     monkeypatch.setattr(quality, "redraw_error", lambda *_, **__: 0.0)
-    exact = exact_nicv(TEN_PEOPLE, CORNER, 34.0)
-    counter, noise, epsilon = Remembering(TEN_PEOPLE * 20), SeededNoise(3), Fraction(2)
-    numbers = []
-    for _ in range(400):
-        curator = curator_over(counter, epsilon=epsilon, noise=noise)
-        bought = private_quality(curator, clusters_at(CORNER), epsilon=epsilon, label=label)
-        numbers.append(bought["nicv"])
-    deviation = np.sqrt(np.mean([(number.value - exact) ** 2 for number in numbers]))
-    stated = np.sqrt(2) * np.mean([number.scale for number in numbers])
-    assert stated == pytest.approx(deviation, rel=0.24)
+    exact = {"nicv": exact_nicv(TEN_PEOPLE, CORNER, 34.0)}
+    ask = quality_of(clusters_at(CORNER), label=label)
+    assert_scales_are_those_of_errors(ask, Remembering(TEN_PEOPLE * 20), exact, epsilon=Fraction(2))
 
 
 @pytest.mark.parametrize("people", [name for name in AWKWARD if AWKWARD[name]])
@@ -290,20 +299,11 @@ def test_marginals_too_large_together_are_omitted(monkeypatch) -> None:
 
 
 def test_the_scale_that_is_stated_is_that_of_the_error(monkeypatch) -> None:
-    # The deviation of 400 draws of Laplace noise is known to within √(5/1600) = 6 %: four times
-    # that is passed by chance once in 10,000 for each number.
-    rows, epsilon, noise = TEN_PEOPLE * 20, Fraction(2), SeededNoise(3)
+    rows = TEN_PEOPLE * 20
     monkeypatch.setattr(quality, "train", trained_once())
-    exact = bought(curator_over(rows), SILENT)
-    counter, draws = Remembering(rows), []
-    for _ in range(400):
-        curator = curator_over(counter, epsilon=epsilon, noise=noise)
-        draws.append(bought(curator, epsilon))
-    for name in NUMBERS:
-        numbers = [draw[name] for draw in draws]
-        deviation = np.sqrt(np.mean([(one.value - exact[name].value) ** 2 for one in numbers]))
-        stated = np.sqrt(2) * np.mean([one.scale for one in numbers])
-        assert stated == pytest.approx(deviation, rel=0.24), name
+    numbers = bought(curator_over(rows), SILENT)
+    exact = {name: numbers[name].value for name in NUMBERS}
+    assert_scales_are_those_of_errors(bought, Remembering(rows), exact, epsilon=Fraction(2))
 
 
 def trained_once() -> Callable[..., LinearClassifier]:
@@ -406,21 +406,12 @@ def test_without_published_classes_there_is_no_number() -> None:
 
 @pytest.mark.parametrize("name", LABEL_SIZES)
 def test_its_scale_is_that_of_its_errors(name: str) -> None:
-    # 400 draws: the standard deviation of the errors is known to 3.5 %, here within 4 of those.
     domain, codes = domain_of(LABEL_SIZES[name]), dependent_rows(LABEL_SIZES[name], 4000)
-    counter, table, epsilon = counter_of(domain, codes), released(domain, "x0"), Fraction(1, 5)
-    noise = SeededNoise(8)
-    numbers = []
-    for _ in range(400):
-        curator = curator_over(counter, epsilon=epsilon, domain=domain, noise=noise)
-        numbers += private_quality(curator, table, epsilon=epsilon).values()
+    counter, table = counter_of(domain, codes), released(domain, "x0")
     places = table.places_of({"x1": codes[:, 1], "x2": codes[:, 2]})
-    errors = np.array([number.value for number in numbers]) - macro_auc(
-        table.rates[places], codes[:, 0]
-    )
-    promised = np.sqrt(2) * np.mean([number.scale for number in numbers])
-    assert 0.86 < errors.std() / promised < 1.14
-    assert abs(errors.mean()) < 5 * promised / 20
+    exact = {"auc_class_rate/x0": macro_auc(table.rates[places], codes[:, 0])}
+    ask, how = quality_of(table), {"epsilon": Fraction(1, 5), "seed": 8, "domain": domain}
+    assert_scales_are_those_of_errors(ask, counter, exact, rel=0.14, **how)
 
 
 EPSILONS = [Fraction(text) for text in ("0.05", "1", "2.5")]

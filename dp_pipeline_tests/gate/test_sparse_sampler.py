@@ -14,7 +14,6 @@ from scipy import stats
 
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.gate import sparse_sampler
-from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.samplers import UniformIntegers
 from dp_pipeline.gate.sparse_sampler import (
     MAX_CELLS,
@@ -26,7 +25,7 @@ from dp_pipeline.gate.sparse_sampler import (
 )
 from dp_pipeline.results.accountant import LAPLACE
 from dp_pipeline_tests.gate.distributions import ALARM, by_source, laplace_cdf
-from dp_pipeline_tests.gate.questions import ONE
+from dp_pipeline_tests.gate.questions import ONE, FailingCounter
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.discrete import levels
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
@@ -298,13 +297,6 @@ def test_a_table_of_2_to_the_60_cells_is_answered() -> None:
     assert abs(int(table.counts[0]) - 500) < 100
 
 
-class Untouched(LoopCounter):
-    """Nobody may look."""
-
-    def occupied(self, _: tuple[str, ...]) -> Sealed:
-        raise AssertionError("it was looked at")
-
-
 REFUSED = {
     "no attribute": ((), 1),
     "an attribute twice": (("a0", "a1", "a0"), 1),
@@ -321,7 +313,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_not_proven_is_refused_before_any_charge(name: str) -> None:
     attributes, threshold = REFUSED[name]
-    curator = curator_over(Untouched((), WIDE), domain=WIDE)
+    curator = curator_over(FailingCounter(WIDE), domain=WIDE)
     with pytest.raises(BoundaryViolation) as refused:
         curator.sparse_table(attributes, threshold=threshold, epsilon=ONE)
     assert len(str(refused.value).splitlines()) == 1
@@ -330,5 +322,5 @@ def test_what_is_not_proven_is_refused_before_any_charge(name: str) -> None:
 
 def test_an_attribute_without_cells_is_refused() -> None:
     with pytest.raises(DeclarationError, match="'x'"):
-        curator_over(Untouched(TEN_PEOPLE)).sparse_table(("x",), threshold=1, epsilon=ONE)
+        curator_over(FailingCounter()).sparse_table(("x",), threshold=1, epsilon=ONE)
     assert TOWN["x"].cells is None

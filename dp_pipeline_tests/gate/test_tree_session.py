@@ -201,7 +201,7 @@ def test_a_greedy_model_gets_no_more_than_epsilon() -> None:
     assert Fraction(1, 2) < greediest() <= 1
 
 
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS.keys())
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_a_session_that_loses_count_is_caught(mutant, monkeypatch):
     monkeypatch.setattr(TreeSession, "_advance", mutant)
     assert greediest() > 1
@@ -418,10 +418,6 @@ def test_each_level_equals_a_direct_count(dimensions, height):
         assert level.dtype == np.int64
         assert level.flags.c_contiguous
         assert np.array_equal(level, direct)
-
-
-def test_an_empty_grid_has_empty_levels():
-    assert [level.sum() for level in pyramid(np.zeros((8, 8), dtype=np.int64))] == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 4), (6, 6)])
