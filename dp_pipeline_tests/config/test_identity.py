@@ -306,12 +306,18 @@ NAMES = [
     ("sql:$RIDES", "sql:$TRIPS", False),
     ("sklearn:wdbc", "generator:wdbc", False),
     ("file:/a", "sha256:/a", False),
+    ("file:/data/rides", "file:/data/rides/2026/may.parquet", True),
+    ("file:/data/rides", "file:/data/rides_2/may.parquet", False),
+    ("file:/data/rides", "file:/data/rides_2.csv", False),
+    ("https://x.org/a", "https://x.org/a/b.csv", False),
+    ("sql:postgresql://h:5432/a", "sql:postgresql://h:5432/a/b", False),
 ]
 
 
 @pytest.mark.parametrize(("name", "other", "is_same"), NAMES)
 def test_names_are_compared_in_their_canonical_form(name, other, is_same):
     assert overlap(name, other) is is_same
+    assert first_overlap([name], [name]) == (name, name)
 
 
 def test_a_source_has_the_names_of_its_parts(tmp_path):

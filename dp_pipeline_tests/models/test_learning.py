@@ -16,6 +16,7 @@ from dp_pipeline.inference.earlier import (
     UNSEEN_DRIFT,
     EarlierTables,
     EarlierTree,
+    assume_gaussian_noise,
     combine_with_earlier,
 )
 from dp_pipeline.models import MODELS
@@ -274,10 +275,16 @@ def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
 
 
 def test_tables_over_different_groups_are_not_added_up() -> None:
-    table = NoisyMarginal(("sex", "age"), np.zeros((2, 2), dtype=np.int64), Fraction(1))
+    pair = assume_gaussian_noise(("sex", "age"), np.array([[1, 2], [3, 4]]), 2.0)
+    alone = assume_gaussian_noise(("age",), np.array([5, 6, 7]), 2.0)
     known = [
-        EarlierTables((table,), {"age": Grouping(groups)}) for groups in ((0, 1, 1), (0, 0, 1))
+        EarlierTables((alone, pair), {"age": Grouping(groups)}) for groups in ((0, 1, 1), (0, 0, 1))
     ]
     assert sum_marginals(known, ("sex", "age")) is None
     assert sum_marginals(known[:1] * 2, ("sex", "age")) is not None
     assert sum_marginals(known, ("sex",)) is None
+    # A table of one attribute is of its levels.
+    for tables in (known, known[:1] * 2):
+        total = sum_marginals(tables, ("age",))
+        assert total.table.tolist() == [10, 12, 14]
+        assert float(total.variance) == pytest.approx(4)

@@ -54,12 +54,6 @@ def test_no_edge_closes_a_ring_however_much_its_pair_depends() -> None:
     assert nx.is_tree(nx.Graph([tuple(pair) for pair in measured_pairs(table)]))
 
 
-def test_without_noise_rows_have_the_measured_pairs() -> None:
-    table = table_of(run(Mst(), TWINS, domain=BITS, epsilon=SILENT))
-    for pair in ("a", "b"), ("c", "d"), ("e", "f"):
-        assert np.abs(table.counts(pair) - [[20, 0], [0, 20]]).max() <= 1
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_pairs_over_the_cap_are_not_drawn(seed: int) -> None:
     # Sizes 2, 3, 5, 40: only a with b, a with c and b with c have at most 15 cells.

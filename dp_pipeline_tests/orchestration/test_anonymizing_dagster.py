@@ -310,18 +310,6 @@ def test_a_wrong_method_is_named_before_anything_is_made(methods, word, project:
     assert not project.home.root.exists()
 
 
-def test_too_few_rows_end_in_one_line_and_exit_code_1(project: Project):
-    declare(project, rows=[*ROWS[:3], f"{SECRET},f,no"])
-    failed = project.cli_here("anonymize", "patients", "--k", "5")
-    assert_refused(failed, 1, "There are fewer rows than K=5")
-    assert not list(project.home.released.rglob("bundle.json"))
-    (entry,) = project.ledger.not_dp_releases("ward")
-    assert entry.what == "patients/k_anonymous/kjig at K=5"
-    assert SECRET not in failed.err
-    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
-    assert account["not_dp"] == "1"
-
-
 def test_check_plan_and_list_say_what_is_declared(project: Project):
     declare(project)
     line = "k-anonymous, by `anonymize`, without any ε: kjig, mutual_information at K = 2, 5"

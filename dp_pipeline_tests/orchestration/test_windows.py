@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import numpy as np
 import pytest
 from dagster._core.errors import DagsterUnknownPartitionError
 
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.inference.earlier import EarlierTables, assume_gaussian_noise
 from dp_pipeline.orchestration.jobs import SEQUENTIAL_TAG
 from dp_pipeline.orchestration.partitions import partition_key, window_of_key
 from dp_pipeline.orchestration.runner import RunFailed
@@ -27,11 +25,10 @@ from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.outcome import evaluations, published_windows, report_path
 from dp_pipeline.releases.publish import give_up, publish
 from dp_pipeline.releases.replay import read_document, require_intact, require_reproducible
-from dp_pipeline.releases.roll_up import roll_up, sum_marginals
+from dp_pipeline.releases.roll_up import roll_up
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline.results.bundle import LEARNED
-from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import variance
 from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
@@ -242,16 +239,6 @@ def test_a_file_of_each_window_is_read_by_its_name(project: Project):
     assert project.ledger.claims() == tuple((name, "riders") for name in claimed)
 
 
-def test_where_all_rows_of_a_person_are_protected_windows_add(project: Project):
-    protection = {**STREAM["protection"], "within": "ever"}
-    spec = stream(project, protection=protection, ceiling={"total": "1.5"})
-    run_weeks(project, spec, *WEEKS[:2])
-    with pytest.raises(BudgetExceeded, match=r"spent 1\.4, left 0\.1, ceiling 1\.5"):
-        run_weeks(project, spec, "2026-W03")
-    with pytest.raises(BudgetExceeded):
-        publish(project.release(spec.at_window("2026-W02"), model="independent"))
-
-
 def test_one_off_comes_first_and_weeks_later(project: Project):
     """What was released before is still counted, at twice its ε, and still there."""
     project.run(one_off(project, partitions=["0.5", "1"]), epsilons=["1"])
@@ -424,20 +411,6 @@ def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
     rows = [outcome.bundle.tables["cells"]["noisy_count"][:5] for outcome in outcomes]
     assert sums[0].attributes == ("x",)
     assert sums[0].counts.tolist() == (rows[0] + rows[1]).tolist()
-
-
-@pytest.mark.parametrize(("other", "added"), [((0, 0, 1), True), ((0, 1, 1), False)])
-def test_weeks_of_other_groups_add_up_single_attributes_alone(other: tuple[int, ...], added: bool):
-    def tables_in_groups(groups: tuple[int, ...]) -> EarlierTables:
-        alone = assume_gaussian_noise(("x",), np.array([5, 6, 7]), 2.0)
-        pair = assume_gaussian_noise(("x", "y"), np.array([[1, 2], [3, 4]]), 2.0)
-        return EarlierTables((alone, pair), {"x": Grouping(groups)})
-
-    both = [tables_in_groups((0, 0, 1)), tables_in_groups(other)]
-    single, pair = (sum_marginals(both, names) for names in (("x",), ("x", "y")))
-    assert single.table.tolist() == [10, 12, 14]
-    assert float(single.variance) == pytest.approx(4)
-    assert (pair is not None) == added
 
 
 def test_smoothed_tables_are_not_added_up(project: Project):

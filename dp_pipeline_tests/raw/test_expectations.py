@@ -211,15 +211,6 @@ def test_no_value_of_a_row_reaches_output_or_log(tmp_path, capfd, caplog):
     assert "Xanthippe" not in output
 
 
-def test_a_validation_of_another_declaration_does_not_count(spec, tmp_path):
-    snapshot = ingested(tmp_path, SOUND)
-    validate(spec, snapshot)
-    require_validated(spec, snapshot)
-    wider = written_spec(tmp_path, "{age: {bounds: [0, 120]}}")
-    with pytest.raises(NotPrepared, match="as people is declared now"):
-        require_validated(wider, snapshot)
-
-
 def test_declaring_expectations_does_not_load_the_library():
     code = (
         "import sys; from dp_pipeline.raw.expectations import expectations_of;"
@@ -275,14 +266,16 @@ def test_a_required_share_is_described_in_a_sentence(tmp_path):
     assert {name: sentences[name] for name in expected} == expected
 
 
-@pytest.mark.chain
-def test_another_share_is_another_validation(tmp_path, spec):
+def test_another_declaration_or_share_is_another_validation(tmp_path, spec):
     snapshot = ingested(tmp_path, SOUND)
     validate(spec, snapshot)
+    require_validated(spec, snapshot)
+    wider = written_spec(tmp_path, "{age: {bounds: [0, 120]}}")
     stricter = written_spec(tmp_path, AGE_AND_SEX, more="usable: 0.9")
     assert stricter.digest == spec.digest
-    with pytest.raises(NotPrepared, match="as people is declared now"):
-        require_validated(stricter, snapshot)
+    for other in (wider, stricter):
+        with pytest.raises(NotPrepared, match="as people is declared now"):
+            require_validated(other, snapshot)
     validate(stricter, snapshot)
     require_validated(stricter, snapshot)
 
