@@ -72,11 +72,11 @@ def fit(draws: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf) -> fl
 
 
 def same(
-    one: NDArray[np.int64], other: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf
+    drawn: NDArray[np.int64], other: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf
 ) -> float:
     """The p-value of the two-sample chi-square test, in bins of a distribution."""
     edges, _ = _bins(scale, cdf)
-    table = np.array([_counted(one, edges), _counted(other, edges)])
+    table = np.array([_counted(drawn, edges), _counted(other, edges)])
     return float(stats.chi2_contingency(table).pvalue)
 
 

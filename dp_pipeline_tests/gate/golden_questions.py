@@ -25,7 +25,7 @@ FILE = Path(__file__).with_name("golden_questions.txt")
 def golden_questions() -> Iterator[str]:
     """One line an answer that is stored: what was asked, and its identity."""
     # The only question beside the others: it adds nothing to what they cost.
-    beside = {"rows left out": lambda one: one.measure_left_out()}
+    beside = {"rows left out": lambda curator: curator.measure_left_out()}
     for name, ask in sorted({**example_questions(), **beside}.items()):
         transcript = Transcript()
         ask(curator_over(NOBODY, epsilon=ONE, transcript=transcript))

@@ -107,7 +107,8 @@ def derivations(draw: st.DrawFn) -> dict[str, DerivedAttribute]:
         cells = TOWN.cell_count(names)
         groups = draw(st.lists(st.integers(0, 3), min_size=cells, max_size=cells))
         numbers = {group: index for index, group in enumerate(sorted(set(groups)))}
-        derived[f"derived {index}"] = DerivedAttribute(names, tuple(numbers[one] for one in groups))
+        groups = tuple(numbers[group] for group in groups)
+        derived[f"derived {index}"] = DerivedAttribute(names, groups)
     return derived
 
 

@@ -148,7 +148,7 @@ def test_what_is_returned_is_what_was_stored(kind, currency):
         among = PAIRS[-3 if kind == "choose" else -2 :]
         assert [returned] == [among[int(answer)] for answer in stored]
     elif kind == "tabulate":
-        assert [one.table.tolist() for one in returned] == [one.tolist() for one in stored]
+        assert [table.table.tolist() for table in returned] == [cells.tolist() for cells in stored]
     elif kind == "clusters":
         assert [returned.sizes.tolist(), returned.totals.tolist()] == [
             answer.tolist() for answer in stored
@@ -279,7 +279,7 @@ def test_the_sensitivity_is_reached(name: str) -> None:
 SEALED = Sealed(np.array([4321, 17]))
 
 
-@pytest.mark.parametrize("show", [repr, str, "{}".format, lambda one: f"{[one]!r}"])
+@pytest.mark.parametrize("show", [repr, str, "{}".format, lambda sealed: f"{[sealed]!r}"])
 def test_exact_counts_are_not_printed(show: Callable[[Sealed], str]) -> None:
     assert "4321" not in show(SEALED)
     assert "exact counts" in show(SEALED)
@@ -288,13 +288,13 @@ def test_exact_counts_are_not_printed(show: Callable[[Sealed], str]) -> None:
 @pytest.mark.parametrize(
     "take",
     [
-        *(lambda one, p=p: pickle.dumps(one, protocol=p) for p in range(6)),
+        *(lambda sealed, p=p: pickle.dumps(sealed, protocol=p) for p in range(6)),
         copy.copy,
         copy.deepcopy,
-        lambda one: copy.deepcopy({"inside": [one]}),
-        lambda one: one == Sealed(np.array([4321, 17])),
-        lambda one: one != 1,
-        lambda one: one in [Sealed(np.array([1]))],
+        lambda sealed: copy.deepcopy({"inside": [sealed]}),
+        lambda sealed: sealed == Sealed(np.array([4321, 17])),
+        lambda sealed: sealed != 1,
+        lambda sealed: sealed in [Sealed(np.array([1]))],
         hash,
         vars,
     ],

@@ -49,7 +49,7 @@ def counter_of(spec: DatasetSpec, rows: Sequence[Row]) -> UndeclaredRows:
     types = (pa.float64(), pa.string(), pa.string())
     names = ("x", "word", "rider")
     named = zip(names, columns, types, strict=True)
-    table = pa.table({name: pa.array(one, kind) for name, one, kind in named})
+    table = pa.table({name: pa.array(cells, kind) for name, cells, kind in named})
     return UndeclaredRows.of_table(spec, table, KEY)
 
 
@@ -392,13 +392,13 @@ def test_whatever_an_answer_depends_on_makes_another_question(tmp_path: Path) ->
     changes = {"unit: 1": "unit: 2", "at_most: 9": "at_most: 8", "-9": "-8", "{c: a}": "{d: a}"}
     texts = [declared, *(declared.replace(old, new) for old, new in changes.items())]
     costs = [(text, "0.001") for text in (*texts, declared.replace("[0, 16]", "[0, 8]"))]
-    asked = set()
+    keys = set()
     for text, delta in [*costs, (declared, "0.0001")]:
         spec = spec_of(tmp_path, f"{{{text}}}", f"{{epsilon: 90, delta: {delta}}}")
         transcript = Transcript()
         run(spec, crowd([1.5]), transcript=transcript)
-        asked.add(tuple(record.question for record in transcript.records))
-    assert len(asked) == len(costs) + 1
+        keys.add(tuple(record.question for record in transcript.records))
+    assert len(keys) == len(costs) + 1
 
 
 def test_every_unit_has_less_than_200_buckets() -> None:

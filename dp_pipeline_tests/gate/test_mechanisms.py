@@ -52,12 +52,12 @@ epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 @settings(max_examples=50)
 @given(distance=reaches, epsilon=epsilons, before=epsilons)
 def test_the_scale_is_the_exact_rational(distance, epsilon, before):
-    noise, one, drawn_at = RecordingNoise(ForcedNoise(1)), np.array([1]), distance / before * 2
-    measure(one, l1=distance, epsilon=epsilon, noise=noise)
-    choose(one, linf=distance, epsilon=epsilon, noise=noise)
-    measure_linf(one[: int(distance / epsilon)], linf=distance, epsilon=epsilon, noise=noise)
+    noise, counts, drawn_at = RecordingNoise(ForcedNoise(1)), np.array([1]), distance / before * 2
+    measure(counts, l1=distance, epsilon=epsilon, noise=noise)
+    choose(counts, linf=distance, epsilon=epsilon, noise=noise)
+    measure_linf(counts[: int(distance / epsilon)], linf=distance, epsilon=epsilon, noise=noise)
     refined = {"before": before, "scale": drawn_at, "epsilon": epsilon}
-    refine(one, one, l1=distance, noise=noise, **refined)
+    refine(counts, counts, l1=distance, noise=noise, **refined)
     paid = distance / epsilon
     finer = distance / (before + epsilon)
     added = drawn_at * finer / (drawn_at - finer)
@@ -87,19 +87,19 @@ def test_every_integer_type_is_measured_as_int64(dtype: type) -> None:
 
 
 NEIGHBOURS = [
-    (one, tuple(score + move for score, move in zip(one, moves, strict=True)))
-    for one in itertools.product(range(4), repeat=3)
+    (scores, tuple(score + move for score, move in zip(scores, moves, strict=True)))
+    for scores in itertools.product(range(4), repeat=3)
     for moves in itertools.product((-1, 0, 1), repeat=3)
 ]
 
 
 def worst_choice(probabilities, scale: float) -> float:
     """The largest |log P(i) / P'(i)| over score vectors that differ by at most 1 everywhere."""
-    known = {one: probabilities(one, scale) for one in set(itertools.chain(*NEIGHBOURS))}
+    known = {scores: probabilities(scores, scale) for scores in set(itertools.chain(*NEIGHBOURS))}
     return max(
         abs(math.log(p / q))
-        for one, other in NEIGHBOURS
-        for p, q in zip(known[one], known[other], strict=True)
+        for scores, other in NEIGHBOURS
+        for p, q in zip(known[scores], known[other], strict=True)
     )
 
 
@@ -147,8 +147,8 @@ def renyi(p: NDArray[np.float64], q: NDArray[np.float64], order: float) -> float
 def worst_rho_of_choices(scale: float) -> float:
     """The largest divergence / order over score vectors that differ by at most 1 everywhere."""
     return max(
-        renyi(np.array(one) / scale, np.array(other) / scale, order) / order
-        for one, other in NEIGHBOURS
+        renyi(np.array(scores) / scale, np.array(other) / scale, order) / order
+        for scores, other in NEIGHBOURS
         for order in ORDERS
     )
 
@@ -165,8 +165,8 @@ def test_an_exponential_choice_costs_at_most_its_rho(rho: Fraction) -> None:
 def test_losses_of_an_exponential_choice_lie_within_its_range(rho: Fraction) -> None:
     scale = float(exponential_scale(linf=1, rho=rho))
     ranges = []
-    for one, other in NEIGHBOURS:
-        p, q = exponential_probabilities(one, scale), exponential_probabilities(other, scale)
+    for scores, other in NEIGHBOURS:
+        p, q = exponential_probabilities(scores, scale), exponential_probabilities(other, scale)
         losses = [math.log(a / b) for a, b in zip(p, q, strict=True)]
         ranges.append(max(losses) - min(losses))
     assert math.isclose(max(ranges), math.sqrt(8 * rho), rel_tol=1e-6)

@@ -63,7 +63,8 @@ CDFS = {"discrete_laplace": laplace_cdf, "discrete_gaussian": gaussian_cdf}
 ADDED = tuple(CDFS)
 by_kind = pytest.mark.parametrize("kind", ADDED)
 by_size = pytest.mark.parametrize(
-    ("kind", "size"), [(ADDED[0], one) for one in SCALES] + [(ADDED[1], one) for one in VARIANCES]
+    ("kind", "size"),
+    [(ADDED[0], size) for size in SCALES] + [(ADDED[1], size) for size in VARIANCES],
 )
 
 
@@ -214,11 +215,11 @@ SCORED = [
 ]
 # Our two sources share a sampler, and OpenDP tests its own: what it is handed is asked below.
 CASES = [(SOURCES[2], *choice) for choice in SCORED]
-CASES += [(source, *one) for source in SOURCES[:2] for one in (SCORED[1], LAST_BITS)]
+CASES += [(source, *choice) for source in SOURCES[:2] for choice in (SCORED[1], LAST_BITS)]
 
 
 @pytest.mark.parametrize(
-    ("source", "scores", "scale"), CASES, ids=lambda one: getattr(one, "name", str(one))
+    ("source", "scores", "scale"), CASES, ids=lambda value: getattr(value, "name", str(value))
 )
 def test_a_choice_has_the_exact_probabilities(source, scores, scale):
     chances = np.array(exponential_probabilities(tuple(map(int, scores)), float(scale)))
@@ -511,16 +512,16 @@ def test_a_seed_is_a_whole_number_from_0(seed: int) -> None:
 
 @pytest.mark.parametrize("ask", ["discrete_laplace", "discrete_gaussian"])
 def test_many_counts_are_answered_by_the_exact_sampler(ask, monkeypatch):
-    asked: list[tuple[int, Fraction]] = []
+    sizes: list[tuple[int, Fraction]] = []
 
     def exact(self: ExactNoise, counts: IntArray, scale: Fraction) -> IntArray:  # noqa: ARG001
-        asked.append((counts.size, scale))
+        sizes.append((counts.size, scale))
         return counts
 
     monkeypatch.setattr(ExactNoise, ask, exact)
     for cells in (1, MIN_EXACT_CELLS - 1, MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1):
         getattr(OpenDPNoise(), ask)(np.zeros(cells, dtype=np.int64), Fraction(7, 3))
-    assert asked == [(cells, Fraction(7, 3)) for cells in (MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1)]
+    assert sizes == [(cells, Fraction(7, 3)) for cells in (MIN_EXACT_CELLS, MIN_EXACT_CELLS + 1)]
 
 
 SIZE = 100_000

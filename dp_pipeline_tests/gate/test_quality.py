@@ -238,7 +238,7 @@ def test_another_table_is_another_question() -> None:
         transcript = Transcript()
         bought(curator_over(TEN_PEOPLE, transcript=transcript), Fraction(1), table=table)
         questions.append([record.question for record in transcript.records])
-    same = [one == other for one, other in zip(*questions, strict=True)]
+    same = [first == other for first, other in zip(*questions, strict=True)]
     assert same == [True, False, False, False, False]
 
 
@@ -293,8 +293,8 @@ def test_marginals_too_large_together_are_omitted(monkeypatch) -> None:
         curator = curator_over(TEN_PEOPLE, epsilon=Fraction(1))
         numbers = private_quality(curator, SOME, epsilon=Fraction(1))
         assert tuple(numbers) == ("avd_2",)
-        asked = curator.accountant.spends[1]
-        assert asked.what == f"error of {avd_2} released marginals"
+        spend = curator.accountant.spends[1]
+        assert spend.what == f"error of {avd_2} released marginals"
         curator.accountant.require_all_spent()
 
 
@@ -311,10 +311,10 @@ def trained_once() -> Callable[..., LinearClassifier]:
     known: dict[tuple[int, ...], LinearClassifier] = {}
 
     def remembered(method, codes, answers, sizes):
-        asked = (*answers.tolist(), *np.concatenate(list(codes.values())).tolist())
-        if asked not in known:
-            known[asked] = train(method, codes, answers, sizes)
-        return known[asked]
+        task = (*answers.tolist(), *np.concatenate(list(codes.values())).tolist())
+        if task not in known:
+            known[task] = train(method, codes, answers, sizes)
+        return known[task]
 
     return remembered
 

@@ -34,10 +34,10 @@ def test_every_kind_of_question_has_its_golden_identity() -> None:
 
 def test_a_reworded_question_gets_the_answer_that_was_paid_for(monkeypatch):
     transcript = Transcript()
-    asked = curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
+    measured = curator_over(TEN_PEOPLE, transcript=transcript).measure(("smokes",), epsilon=ONE)
     monkeypatch.setattr(table_curator, "_words", lambda names: f"how many {' × '.join(names)}")
     again = curator_over(None, transcript=transcript.rewind())
-    assert again.measure(("smokes",), epsilon=ONE).table.tolist() == asked.table.tolist()
+    assert again.measure(("smokes",), epsilon=ONE).table.tolist() == measured.table.tolist()
     assert "marginal of smokes" in transcript.records[0].words
 
 
@@ -63,26 +63,26 @@ def test_another_version_makes_another_question(monkeypatch: pytest.MonkeyPatch)
 def test_the_key_of_a_question_includes_its_noise(change: Mapping[str, object]) -> None:
     same = Spend(**{**vars(SPEND), "what": "how old they are"})
     other = Spend(**{**vars(SPEND), **change})  # type: ignore[arg-type]
-    asked = ("marginal", ("age",))
-    digest = question_digest(asked, SPEND)
-    assert question_digest(asked, same) == digest
-    assert question_digest(asked, other) != digest
-    assert question_digest(asked, None) != digest
-    assert question_digest(asked, SPEND, ("ab",)) != digest
+    question = ("marginal", ("age",))
+    digest = question_digest(question, SPEND)
+    assert question_digest(question, same) == digest
+    assert question_digest(question, other) != digest
+    assert question_digest(question, None) != digest
+    assert question_digest(question, SPEND, ("ab",)) != digest
 
 
 public = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-    lambda one: st.lists(one, max_size=3).map(tuple),
+    lambda parts: st.lists(parts, max_size=3).map(tuple),
     max_leaves=6,
 )
 
 
 @settings(max_examples=80)
-@given(one=public, other=public)
-def test_what_differs_has_another_digest(one: object, other: object) -> None:
+@given(value=public, other=public)
+def test_what_differs_has_another_digest(value: object, other: object) -> None:
     # repr tells True from 1, which are equal to Python and to JSON are not.
-    assert (digest_of(one) == digest_of(other)) == (repr(one) == repr(other))
+    assert (digest_of(value) == digest_of(other)) == (repr(value) == repr(other))
 
 
 def test_keys_of_arrays_depend_on_numbers_and_shape() -> None:

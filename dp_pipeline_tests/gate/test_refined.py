@@ -52,10 +52,10 @@ def conditional(z: int, scale: Fraction, finer: Fraction, places: Iterable[int])
 def probability_of(drawn: IntArray, z: int, scale: Fraction, finer: Fraction) -> float:
     """The p-value of Pearson's test of draws given z: a bin a number that is likely enough."""
     places = range(-60, 61)
-    chances = [len(drawn) * one for one in conditional(z, scale, finer, places)]
+    chances = [len(drawn) * chance for chance in conditional(z, scale, finer, places)]
     counts = Counter(drawn.tolist())
     expected = [chance for chance in chances if chance >= 50]
-    counted = [counts[x] for x, one in zip(places, chances, strict=True) if one >= 50]
+    counted = [counts[x] for x, chance in zip(places, chances, strict=True) if chance >= 50]
     rest = len(drawn) - sum(expected)
     return float(stats.chisquare([*counted, len(drawn) - sum(counted)], [*expected, rest]).pvalue)
 
@@ -174,9 +174,9 @@ def test_a_marginal_in_rho_is_the_mean_of_two_measurements() -> None:
     (third,) = curator.refine({("a", "b"): ONE / 200})
     assert (first.scale, second.scale, third.scale) == (200, 100, 50)
     assert curator.accountant.remaining == ONE * 99 / 100
-    for one in (first, second, third):
-        actual = float((one.table**2).mean())
-        assert abs(actual / one.variance - 1) < 6 * (2 / one.table.size) ** 0.5
+    for release in (first, second, third):
+        actual = float((release.table**2).mean())
+        assert abs(actual / release.variance - 1) < 6 * (2 / release.table.size) ** 0.5
 
 
 @pytest.mark.parametrize(("first", "second"), [(PURE, RHO), (RHO, PURE)], ids=["ε", "ρ"])

@@ -101,10 +101,10 @@ def test_no_tables_cost_nothing() -> None:
 
 
 ASKED: dict[str, Callable[[ScoreSession], object]] = {
-    "all": lambda one: one.measure_all(amount=ONE),
-    "together": lambda one: one.measure_together(epsilon=ONE),
-    "total": lambda one: one.measure_total(amount=ONE),
-    "choose": lambda one: one.choose("edge", PAIRS[:2], amount=ONE),
+    "all": lambda session: session.measure_all(amount=ONE),
+    "together": lambda session: session.measure_together(epsilon=ONE),
+    "total": lambda session: session.measure_total(amount=ONE),
+    "choose": lambda session: session.choose("edge", PAIRS[:2], amount=ONE),
 }
 PAID = {"all": 4, "together": 2, "total": 4, "choose": 2}
 """Rows that a person moves them by: one row for a gap, and two for a score U."""
@@ -126,7 +126,7 @@ def test_a_question_is_paid_for_with_what_a_person_moves_by(kind: str) -> None:
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_sensitivity_of_gaps_is_reached(kind: str, rows: int) -> None:
     person = list(TEN_PEOPLE[:1]) * rows
-    ((most, paid),) = moved(lambda one: ASKED[kind](one.open_scores(FLAT)), [], person)
+    ((most, paid),) = moved(lambda curator: ASKED[kind](curator.open_scores(FLAT)), [], person)
     assert most == paid == 3 * rows * UNIT
 
 
@@ -134,7 +134,7 @@ def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPa
     # The mutant of the edge filter: noise for one score on every one of them.
     monkeypatch.setattr(selection, "sum", max, raising=False)
     ((most, paid),) = moved(
-        lambda one: one.open_scores(FLAT).measure_all(amount=ONE), [], [TEN_PEOPLE[0]]
+        lambda curator: curator.open_scores(FLAT).measure_all(amount=ONE), [], [TEN_PEOPLE[0]]
     )
     assert most == 3 * paid
 
@@ -200,13 +200,13 @@ def test_the_recorded_number_of_rows_is_replayed_over_other_rows() -> None:
 def test_elsewhere_scores_of_public_rows_are_refused(name: str) -> None:
     transcript = Transcript()
     curator = curator_over(TEN_PEOPLE, transcript=transcript, **NOT_PUBLIC[name])
-    for asked in (
+    for ask in (
         curator.public_rows,
         lambda: curator.open_scores({PAIRS[0]: MutualInformation(10)}),
         lambda: curator.choose("edge", {PAIRS[1]: FScore()}, epsilon=ONE),
     ):
         with pytest.raises(BoundaryViolation, match="needs a public number of rows"):
-            asked()
+            ask()
     assert (curator.accountant.spends, transcript.records) == ((), ())
 
 

@@ -236,7 +236,7 @@ def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
     for score in (Independence(), Purity(), *known):
         assert score.score(counts) == score.score(flat)
     alone = counts.sum(axis=(1, 2))
-    assert [one.score(alone) for one in (Independence(), MutualInformation(rows))] == [0, 0]
+    assert [score.score(alone) for score in (Independence(), MutualInformation(rows))] == [0, 0]
 
 
 def replaced(table: Table) -> Iterator[Table]:
@@ -348,7 +348,7 @@ def f_by_all_partitions(table: Table) -> int:
     n = int(table.sum())
     sides = map(np.array, itertools.product((0, 1), repeat=table.shape[1]))
     sums = [[int(table[level, side == level].sum()) for level in (0, 1)] for side in sides]
-    return -UNIT // 2 * min(sum(max(0, n - 2 * one) for one in pair) for pair in sums)
+    return -UNIT // 2 * min(sum(max(0, n - 2 * rows) for rows in pair) for pair in sums)
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=7))

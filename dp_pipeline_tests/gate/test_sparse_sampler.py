@@ -63,13 +63,13 @@ def p_value(draw: Callable[[], np.ndarray]) -> float:
         DRAWS * np.prod([p[at] for p, at in zip(of_cells, outcome, strict=True)])
         for outcome in every.tolist()
     ]
-    pairs = [(counts[tuple(one)], e) for one, e in zip(every.tolist(), expected, strict=True)]
+    pairs = [(counts[tuple(cells)], e) for cells, e in zip(every.tolist(), expected, strict=True)]
     common = [pair for pair in pairs if pair[1] >= 50]
     rare = np.sum([pair for pair in pairs if pair[1] < 50], axis=0)
     together = stats.chisquare(*np.array([*common, rare]).T).pvalue
     alone = [
         stats.chisquare(
-            [sum(n for one, n in counts.items() if one[cell] == index) for index in range(4)],
+            [sum(n for cells, n in counts.items() if cells[cell] == step) for step in range(4)],
             DRAWS * np.array(p),
         ).pvalue
         for cell, p in enumerate(of_cells)
@@ -79,8 +79,8 @@ def p_value(draw: Callable[[], np.ndarray]) -> float:
 
 def drawing(seed: int) -> Callable[[], np.ndarray]:
     uniform = UniformIntegers(random.Random(seed).randbytes)
-    asked = {"cells": len(COUNTS), "threshold": THRESHOLD, "uniform": uniform}
-    return partial(sparse_laplace, np.array([[1, 3], [3, 1]]), SCALE, **asked)
+    table = {"cells": len(COUNTS), "threshold": THRESHOLD, "uniform": uniform}
+    return partial(sparse_laplace, np.array([[1, 3], [3, 1]]), SCALE, **table)
 
 
 def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:
@@ -232,27 +232,27 @@ def test_numbers_too_near_to_a_value_need_more_digits(case: str) -> None:
     (upto,) = distribution(case, 300, 1)
     place = bits_of(upto, 300)
     for step in (-1000, 1000):
-        asked = {"uniform_bits": place + step, "bits": 300}
-        assert invert_distribution(cells, threshold, scale, digits=80, **asked) is None
-        assert invert_distribution(cells, threshold, scale, digits=320, **asked) == (
+        digits = {"uniform_bits": place + step, "bits": 300}
+        assert invert_distribution(cells, threshold, scale, digits=80, **digits) is None
+        assert invert_distribution(cells, threshold, scale, digits=320, **digits) == (
             0 if step < 0 else 1
         )
 
 
 def test_an_undecided_draw_gets_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    calls = []
 
     def slowly(*of: object, uniform_bits: int, bits: int, digits: int) -> int | None:
-        asked.append((uniform_bits, bits, digits))
+        calls.append((uniform_bits, bits, digits))
         if digits < 320:
             return None
         return invert_distribution(*of, uniform_bits=uniform_bits, bits=bits, digits=digits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sparse_sampler, "invert_distribution", slowly)
     threshold_binomial(100, 3, Fraction(2), words(1))
-    assert [question[1:] for question in asked] == [(128, 80), (256, 160), (384, 320)]
+    assert [question[1:] for question in calls] == [(128, 80), (256, 160), (384, 320)]
     # The bits that are known stay.
-    assert all(late[0] >> 128 == early[0] for early, late in pairwise(asked))
+    assert all(late[0] >> 128 == early[0] for early, late in pairwise(calls))
 
 
 def test_the_smallest_and_largest_inputs_are_answered() -> None:

@@ -192,8 +192,8 @@ class OnePlace:
     rows: int
     domain: Domain = TOWN
 
-    def children(self, _: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        return [self._boxes(nodes) for nodes, _ in asked]
+    def children(self, _: BitTree, questions: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
+        return [self._boxes(nodes) for nodes, _ in questions]
 
     def _boxes(self, nodes: Prefixes) -> Sealed:
         return Sealed(np.where(nodes.bits == 0, self.rows, 0)[:, None])

@@ -93,9 +93,9 @@ def loss(growth: Growth, person: Sequence[Row], **options: object) -> Fraction:
     """Most that the answers' log-probability moves when the person comes: Σ Δ1/scale, exactly."""
     here, there = (grown(growth, rows, **options) for rows in (person, NOBODY))
     total = Fraction(0)
-    for one, other in zip(here, there, strict=True):
-        assert one.scale == other.scale
-        total += int(np.abs(one.exact - other.exact).sum()) / one.scale
+    for draw, other in zip(here, there, strict=True):
+        assert draw.scale == other.scale
+        total += int(np.abs(draw.exact - other.exact).sum()) / draw.scale
     return total
 
 
@@ -105,8 +105,8 @@ class OnePersonEverywhere:
 
     domain: Domain = TOWN
 
-    def children(self, _: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        return [self._boxes(nodes, bits) for nodes, bits in asked]
+    def children(self, _: BitTree, questions: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
+        return [self._boxes(nodes, bits) for nodes, bits in questions]
 
     def _boxes(self, nodes: Prefixes, bits: int) -> Sealed:
         boxes = nodes.children(bits)

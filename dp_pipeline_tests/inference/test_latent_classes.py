@@ -115,16 +115,16 @@ def test_two_classes_find_the_hidden_attribute():
 
 def test_classes_begin_along_what_attributes_have_in_common(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(latent_classes, "STEPS", 0)
-    found = LatentClasses.of(CODES, SIZES, classes=2)
-    apart = [abs(found.shares[name][1, 0] - found.shares[name][1, 1]) for name in NAMES]
+    classes = LatentClasses.of(CODES, SIZES, classes=2)
+    apart = [abs(classes.shares[name][1, 0] - classes.shares[name][1, 1]) for name in NAMES]
     assert min(apart) > 0.4
 
 
 def test_the_sign_of_the_first_component_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     eigh = np.linalg.eigh
-    found = LatentClasses.of(CODES, SIZES).table(NAMES)
+    table = LatentClasses.of(CODES, SIZES).table(NAMES)
     monkeypatch.setattr(np.linalg, "eigh", lambda matrix: (eigh(matrix)[0], -eigh(matrix)[1]))
-    assert (LatentClasses.of(CODES, SIZES).table(NAMES) == found).all()
+    assert (LatentClasses.of(CODES, SIZES).table(NAMES) == table).all()
 
 
 @pytest.mark.parametrize("column", ["varied", "constant"])
@@ -142,17 +142,17 @@ def test_thousands_of_levels_take_no_matrix_of_their_pairs(monkeypatch: pytest.M
     many = half + (CODES.sum(axis=1) > 4) * levels // 2
     varied = np.column_stack([many, CODES])
     codes = varied if column == "varied" else np.zeros_like(varied)
-    found = LatentClasses.of(codes, sizes, classes=2)
+    classes = LatentClasses.of(codes, sizes, classes=2)
     again = LatentClasses.of(codes, sizes, classes=2)
-    assert all((found.shares[name] == again.shares[name]).all() for name in sizes)
+    assert all((classes.shares[name] == again.shares[name]).all() for name in sizes)
     if column == "varied":
-        assert sorted(found.weights) == pytest.approx([0.3, 0.7], abs=0.03)
+        assert sorted(classes.weights) == pytest.approx([0.3, 0.7], abs=0.03)
 
 
 def test_one_class_is_attributes_that_are_independent():
-    found = LatentClasses.of(CODES, SIZES, classes=1)
+    classes = LatentClasses.of(CODES, SIZES, classes=1)
     product = np.outer(counted(("a",)), counted(("b",))) / ROWS**2
-    assert np.allclose(found.table(("a", "b")), product, atol=1e-6)
+    assert np.allclose(classes.table(("a", "b")), product, atol=1e-6)
 
 
 def test_tables_of_classes_are_probabilities_that_agree():
@@ -254,7 +254,7 @@ def test_a_tree_without_few_classes_is_fitted_without_them():
     links = tuple(pairwise(names))
     tree = JunctionTree(links, tuple((at, at + 1) for at in range(len(links) - 1)))
     model = GraphicalModel(tree, dict.fromkeys(names, levels))
-    shares = {one: np.bincount(codes[:, at]) / ROWS for at, one in enumerate(names)}
+    shares = {name: np.bincount(codes[:, at]) / ROWS for at, name in enumerate(names)}
     tables = []
     for at, link in enumerate(links):
         cells = np.bincount(codes[:, at] * levels + codes[:, at + 1], minlength=levels**2)
@@ -262,7 +262,7 @@ def test_a_tree_without_few_classes_is_fitted_without_them():
         tables.append(TableEstimate(link, cells.reshape(levels, levels) + noise, 100.0**2))
     near = fit_near_classes(tree, model, tables, start=shares, extra_potentials=())
     before = fit_tree(model, tables, start=shares)
-    assert all((one == other).all() for one, other in zip(near, before, strict=True))
+    assert all((table == other).all() for table, other in zip(near, before, strict=True))
 
 
 def test_where_noise_is_little_classes_change_no_pair():

@@ -33,7 +33,7 @@ ACCOUNTS = [
 ]
 
 charges = st.tuples(
-    st.sets(st.sampled_from(WEEKS), min_size=1).map(lambda found: tuple(sorted(found))),
+    st.sets(st.sampled_from(WEEKS), min_size=1).map(lambda weeks: tuple(sorted(weeks))),
     st.sampled_from(["0.1", "0.3", "1/3", "0.7", "1"]),
     st.sampled_from([0, 0, 1, 2]),
 )

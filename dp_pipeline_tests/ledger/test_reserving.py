@@ -105,12 +105,12 @@ def test_an_epsilon_between_two_nanos_is_rounded_up_once(ledger: Ledger):
     ledger.verify()
 
 
-@pytest.mark.parametrize("asked", [charge(epsilon="0.2"), charge(population="adult")])
-def test_a_key_used_for_another_charge_is_damage(ledger: Ledger, asked):
+@pytest.mark.parametrize("other", [charge(epsilon="0.2"), charge(population="adult")])
+def test_a_key_used_for_another_charge_is_damage(ledger: Ledger, other):
     ledger.open_account(account("adult"))
     release(ledger, charge(), "0.1")
     with pytest.raises(Damaged, match="was reserved with 100000000 nano-ε of population trips"):
-        release(ledger, asked)
+        release(ledger, other)
 
 
 def test_a_reservation_ends_once(ledger: Ledger):

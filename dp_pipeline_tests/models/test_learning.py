@@ -61,7 +61,7 @@ def in_turn(name: str, windows: list[list[Row]], noise: Any, epsilon: Fraction) 
 def losses(name: str, windows: list[list[Row]], others: list[list[Row]], seed: int) -> list[Any]:
     epsilon = Fraction(1)
     runs = [
-        in_turn(name, one, lambda n: ForcedNoise(seed + n), epsilon) for one in (windows, others)
+        in_turn(name, rows, lambda n: ForcedNoise(seed + n), epsilon) for rows in (windows, others)
     ]
     return [privacy_loss(*pair) for pair in zip(*runs, strict=True)]
 
@@ -76,7 +76,7 @@ def test_a_person_loses_in_the_windows_that_she_is_in(name: str, seed: int, who:
     in_all = [rows + person for rows in without]
     in_one = [without[0], without[1] + person, without[2]]
     each = losses(name, in_all, without, seed)
-    assert all(one <= 1 for one in each)
+    assert all(loss <= 1 for loss in each)
     assert sum(each) <= WINDOWS
     alone = losses(name, in_one, without, seed)
     assert alone[0] == alone[2] == 0
@@ -91,18 +91,19 @@ def test_a_person_counted_every_time_uses_all_of_three_windows(name: str) -> Non
     ]
     lost = sum(privacy_loss(*pair) for pair in zip(*runs, strict=True))
     # Dependence is nothing that a person alone could have.
-    free = [one.epsilon for one in runs[0][0].spends if one.what.startswith("total of the scores")]
+    spends = runs[0][0].spends
+    free = [spend.epsilon for spend in spends if spend.what.startswith("total of the scores")]
     assert lost == Fraction(3, 10) - sum(free)
     assert len(free) <= 1
 
 
 @every_model
 def test_what_is_planned_from_another_window_spends_it_all(name: str) -> None:
-    for one in in_turn(name, [list(TEN_PEOPLE)] * 2, lambda _: None, Fraction(2)):
-        assert sum(spend.epsilon for spend in one.spends) == 2
+    for release in in_turn(name, [list(TEN_PEOPLE)] * 2, lambda _: None, Fraction(2)):
+        assert sum(spend.epsilon for spend in release.spends) == 2
 
 
-@pytest.mark.parametrize("name", [one for one in MODELS if MODELS[one].learns])
+@pytest.mark.parametrize("name", [model for model in MODELS if MODELS[model].learns])
 def test_only_the_same_numbers_are_smoothed(name: str) -> None:
     model = MODELS[name](smooth="true")
     with pytest.raises(DeclarationError, match="The parameter `smooth` counts the same boxes or"):
@@ -112,11 +113,11 @@ def test_only_the_same_numbers_are_smoothed(name: str) -> None:
 def test_nothing_is_spent_on_what_the_window_before_knows() -> None:
     name, rows = "one_shot, small cliques", list(TEN_PEOPLE) * 40
     cold, again = in_turn(name, [rows] * 2, lambda _: None, Fraction(2))
-    finding = [one.what for one in cold.spends if not one.what.startswith(MEASURING)]
+    finding = [spend.what for spend in cold.spends if not spend.what.startswith(MEASURING)]
     assert finding
-    assert all(one.what.startswith(MEASURING) for one in again.spends)
-    tables = [set(one.released.tables()["measured"]["marginal"].tolist()) for one in (cold, again)]
-    assert tables[0] == tables[1]
+    assert all(spend.what.startswith(MEASURING) for spend in again.spends)
+    cold_tables, tables = (fit.released.tables()["measured"]["marginal"] for fit in (cold, again))
+    assert {*cold_tables} == {*tables}
 
 
 MEASURING = ("number of rows", "marginal of")
@@ -134,8 +135,8 @@ def test_no_one_way_marginal_is_measured_for_next_to_nothing() -> None:
         ).released
         earlier = released.tables()
         known = EarlierTables.of(earlier, domain)
-        assert max(len(one.attributes) for one in known.measured) > 1
-        alone = [one.variance**0.5 for one in known.measured if len(one.attributes) == 1]
+        assert max(len(marginal.attributes) for marginal in known.measured) > 1
+        alone = [table.variance**0.5 for table in known.measured if len(table.attributes) == 1]
         assert len(alone) == len(sizes)
         worst.append(max(alone))
     assert worst[1] < 1.5 * worst[0]
@@ -149,7 +150,7 @@ def test_tables_that_leave_an_attribute_out_are_not_planned_from() -> None:
     model = OneShot(plan_from="previous")
     again = run(model, counter_of(more, rows), domain=more, earlier=first.tables()).released
     known = EarlierTables.of(again.tables(), more)
-    assert {name for one in known.measured for name in one.attributes} == {"x0", "x1", "x2", "x3"}
+    assert {name for table in known.measured for name in table.attributes} == {*more.names}
 
 
 @pytest.mark.parametrize("fall", [0.0, 10.0, 20.0, 40.0])
@@ -192,10 +193,10 @@ def test_earlier_tables_are_read_back_as_they_were_measured() -> None:
     model, rows = MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40
     released = run(model, rows, epsilon=Fraction(1, 2)).released
     known = EarlierTables.of(released.tables(), TOWN)
-    for one, before in zip(known.measured, released.measured, strict=True):
-        assert one.attributes == before.attributes
-        assert one.table.tolist() == before.table.tolist()
-        assert one.variance == pytest.approx(before.variance, rel=1e-3)
+    for marginal, before in zip(known.measured, released.measured, strict=True):
+        assert marginal.attributes == before.attributes
+        assert marginal.table.tolist() == before.table.tolist()
+        assert marginal.variance == pytest.approx(before.variance, rel=1e-3)
 
 
 def test_tables_over_other_levels_are_not_planned_from() -> None:

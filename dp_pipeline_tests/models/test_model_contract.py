@@ -57,7 +57,7 @@ def test_a_model_is_frozen_and_has_a_summary_and_a_proof(name: str) -> None:
     assert len(model_type.summary.splitlines()) == 1
     assert "Proof" in (model_type.__doc__ or "")
     # What a model has from its base is described there.
-    described = " ".join(one.__doc__ or "" for one in model_type.__mro__)
+    described = " ".join(base.__doc__ or "" for base in model_type.__mro__)
     for field in fields(model_type):
         assert {"parse", "expected", "measuring"} <= set(field.metadata)
         assert field.name in described
@@ -129,7 +129,7 @@ def test_a_person_counted_every_time_uses_all_of_epsilon(case, epsilon, rows_rea
     # A choice is paid for in both directions, and its scores move in one. How much attributes
     # depend on each other is nothing that one person alone could move.
     chose = any(draw.mechanism == NOISY_MAX for draw in alone.draws)
-    chose |= any(one.what.startswith("total of the scores") for one in alone.spends)
+    chose |= any(spend.what.startswith("total of the scores") for spend in alone.spends)
     assert loss == claim or (chose and claim / 4 < loss < claim)
 
 

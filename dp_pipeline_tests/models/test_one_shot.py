@@ -55,7 +55,7 @@ def fit_valid(sizes, rows, epsilon, *, delta=None, model=None, codes=None, nulla
 
 def tables_of(done: Run) -> list[tuple[str, ...]]:
     """Attributes of everything that was measured after the number of rows."""
-    return [one.attributes for one in table_of(done).measured[1:]]
+    return [marginal.attributes for marginal in table_of(done).measured[1:]]
 
 
 def questions(done: Run) -> list[str]:
@@ -106,7 +106,7 @@ def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) ->
     done = fit_valid(BITS, 3000, "50", delta=delta, model=OneShot(clique_cells=BITS_CAP))
     assert questions(done) == ["number"]
     assert hold_every_pair(tables_of(done), BITS)
-    assert max(one.table.size for one in table_of(done).measured) <= BITS_CAP
+    assert max(marginal.table.size for marginal in table_of(done).measured) <= BITS_CAP
     exact = np.bincount(dependent_rows(BITS, 3000)[:, :2] @ [2, 1], minlength=4) / 3000
     drawn = table_of(done).probabilities(("x0", "x1")).ravel()
     assert np.abs(drawn - exact).sum() < 0.05
@@ -150,10 +150,10 @@ def test_a_plan_leaves_most_for_the_tables(sizes, rows, epsilon, delta, distance
 @pytest.mark.parametrize("sizes", [SMALL, BITS, WIDE], ids=["small", "bits", "wide"])
 def test_a_larger_reach_is_planned_with_like_fewer_rows(sizes, delta):
     for epsilon in ("0.05", "0.5", "5", "50"):
-        one = planned(sizes, epsilon, rows=1000.0, delta=delta)
+        single = planned(sizes, epsilon, rows=1000.0, delta=delta)
         seven = planned(sizes, epsilon, rows=7000.0, distance=7, delta=delta)
-        assert seven.choose() == one.choose()
-        assert seven.mean_share == one.mean_share
+        assert seven.choose() == single.choose()
+        assert seven.mean_share == single.mean_share
 
 
 def test_one_attribute_leaves_nothing_to_plan() -> None:
@@ -176,7 +176,7 @@ def test_the_mean_is_paid_for_where_it_decides() -> None:
         epsilon: planned((2,) * 20, epsilon, rows=10_000.0).mean_share
         for epsilon in ("0.001", "0.1", "5")
     }
-    assert [shares[one] > 0 for one in ("0.001", "0.1", "5")] == [False, True, False]
+    assert [shares[epsilon] > 0 for epsilon in ("0.001", "0.1", "5")] == [False, True, False]
 
 
 def test_likelihoods_are_of_the_noise_that_was_drawn() -> None:
@@ -193,9 +193,9 @@ def test_likelihoods_are_of_the_noise_that_was_drawn() -> None:
 @pytest.mark.parametrize(("mean", "is_covered"), [(0.0, False), (0.9, True)])
 def test_all_pairs_are_measured_where_they_depend(mean, is_covered, delta):
     rng = np.random.default_rng(3)
-    one = rng.integers(0, 2, (9000, 1))
+    hidden = rng.integers(0, 2, (9000, 1))
     follows = rng.random((9000, 24)) < mean
-    codes = np.where(follows, one, rng.integers(0, 2, (9000, 24)))
+    codes = np.where(follows, hidden, rng.integers(0, 2, (9000, 24)))
     epsilon = "0.3" if delta is None else "0.1"
     done = fit_valid((2,) * 24, 9000, epsilon, delta=delta, codes=codes)
     assert "total" in questions(done)
@@ -252,11 +252,11 @@ def test_cliques_keep_to_the_cap_and_cells_to_the_plan(case, nullable, quality, 
     for epsilon in ("0.5", "20"):
         done = fit_valid(sizes, 2000, epsilon, delta=delta, model=model, nullable=nullable)
         table = table_of(done)
-        grouped = {name: one.size for name, one in table.groupings.items()}
+        grouped = {name: grouping.size for name, grouping in table.groupings.items()}
         levels = dict(zip(domain.names, domain.shape(domain.names), strict=True)) | grouped
         cells = [prod(levels[name] for name in clique) for clique in table.cliques]
         assert max(cells) <= cap
-        assert sum(one.table.size for one in table.measured) <= model.most_cells(domain)
+        assert sum(marginal.table.size for marginal in table.measured) <= model.most_cells(domain)
         assert sum(cells) <= model.most_cells(domain)
 
 
@@ -332,7 +332,7 @@ def test_for_the_same_rho_pure_epsilon_has_more_noise(sizes: Sizes) -> None:
         Planning(named, 1.0, amount, NoiseRate(is_gaussian, 1), 1 << 16).noise_of_two_plans
         for amount, is_gaussian in ((Fraction((2 * rho) ** 0.5), False), (rho, True))
     )
-    assert all(one > 1.25 * other for one, other in zip(pure, concentrated, strict=True))
+    assert all(noise > 1.25 * other for noise, other in zip(pure, concentrated, strict=True))
 
 
 SIXES = (6,) * 10
@@ -400,9 +400,9 @@ def distance_of_last(model: OneShot, epsilon: Fraction, delta: Fraction | None) 
     for seed in range(2):
         rows, noise = counter_of(domain, codes), SeededNoise(seed)
         done = run(model, rows, epsilon=epsilon, domain=domain, delta=delta, noise=noise)
-        for one in range(9):
+        for column in range(9):
             both = [
-                np.bincount(6 * table[:, one] + table[:, 9], minlength=36) / len(table)
+                np.bincount(6 * table[:, column] + table[:, 9], minlength=36) / len(table)
                 for table in (codes, done.released.codes)
             ]
             distances.append(np.abs(both[0] - both[1]).sum() / 2)
@@ -428,7 +428,7 @@ def test_every_plan_obeys_a_workload(rows: int) -> None:
         plans = []
         for model in (OneShot(), OneShot(workload="x1 30")):
             table = table_of(run(model, counter_of(domain, codes), **how))
-            plans.append([(one.attributes, one.scale) for one in table.measured[1:]])
+            plans.append([(marginal.attributes, marginal.scale) for marginal in table.measured[1:]])
         assert plans[0] != plans[1]
 
 

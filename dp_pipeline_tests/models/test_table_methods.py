@@ -37,7 +37,11 @@ ONE = Fraction(1)
 
 
 def measured_pairs(table: SyntheticTable) -> set[frozenset[str]]:
-    return {frozenset(one.attributes) for one in table.measured if len(one.attributes) == 2}
+    return {
+        frozenset(marginal.attributes)
+        for marginal in table.measured
+        if len(marginal.attributes) == 2
+    }
 
 
 def test_without_noise_pairs_that_depend_are_in_a_tree() -> None:
@@ -67,7 +71,7 @@ def test_levels_that_nobody_has_go_together() -> None:
     domain = levels(a=2, d=40)
     people = tuple((x, y) for x, y in product("01", ("3", "20"))) * 50
     table = table_of(run(Mst(), people, domain=domain, epsilon=Fraction(10)))
-    (pair,) = [one for one in table.measured if len(one.attributes) == 2]
+    (pair,) = [marginal for marginal in table.measured if len(marginal.attributes) == 2]
     # 0–2, 3, 4–19, 20 and the others, unless the noise in many of them adds up to 3σ.
     assert 5 <= pair.table.shape[1] <= 10
     assert (table.counts(("d",))[[3, 20]] >= 90).all()
@@ -110,12 +114,12 @@ def test_what_three_attributes_have_together_is_seen() -> None:
     people = tuple((a, b, "01"[a != b]) for a, b in product("01", repeat=2)) * 20
     domain = levels(a=2, b=2, c=2)
     table = table_of(run(AimLike(), people, domain=domain, epsilon=SILENT))
-    assert ("a", "b", "c") in {one.attributes for one in table.measured}
+    assert ("a", "b", "c") in {marginal.attributes for marginal in table.measured}
     exact = np.zeros((2, 2, 2))
     np.add.at(exact, tuple(np.array([[int(x) for x in row] for row in people]).T), 1)
     assert np.abs(table.counts(("a", "b", "c")) - exact).max() <= 1
     pairs = table_of(run(AimLike(candidates=1), people, domain=domain, epsilon=SILENT))
-    assert max(len(one.attributes) for one in pairs.measured) == 2
+    assert max(len(marginal.attributes) for marginal in pairs.measured) == 2
 
 
 def test_candidates_are_pairs_and_the_smallest_triples() -> None:
@@ -164,17 +168,17 @@ def test_a_table_that_fits_no_clique_is_left_out(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(aim_like._State, "grow_graph", refuse_some)
     done = run(AimLike(), TWINS, domain=BITS)
     assert sum(spend.epsilon for spend in done.spends) == 1
-    measured = {one.attributes for one in table_of(done).measured}
+    measured = {marginal.attributes for marginal in table_of(done).measured}
     assert len(set(refused)) == 3
     assert not measured & set(refused)
 
 
 def edges_of(done: Run) -> set[frozenset[str]]:
-    return {frozenset(one.attributes) for one in table_of(done).measured}
+    return {frozenset(marginal.attributes) for marginal in table_of(done).measured}
 
 
 def draws_of(done: Run) -> list[Fraction]:
-    return [one.epsilon for one in done.spends if one.mechanism == NOISY_MAX]
+    return [spend.epsilon for spend in done.spends if spend.mechanism == NOISY_MAX]
 
 
 def test_what_depends_is_joined_and_nothing_else() -> None:
@@ -231,15 +235,15 @@ def test_the_graph_is_a_junction_tree_over_all_attributes() -> None:
         table = table_of(run(JTree(nominal_rows=500), TWINS, domain=BITS, noise=ForcedNoise(seed)))
         JunctionTree(table.cliques, table.links).require_running_intersection()
         assert {name for clique in table.cliques for name in clique} == set(BITS.names)
-        assert [one.attributes for one in table.measured] == list(table.cliques)
+        assert [marginal.attributes for marginal in table.measured] == list(table.cliques)
 
 
 def test_no_table_has_more_cells_than_the_cap_or_than_is_useful() -> None:
     capped = table_of(run(JTree(nominal_rows=10**9, clique_cells=8), TWINS, domain=BITS))
-    assert max(one.table.size for one in capped.measured) <= 8
+    assert max(marginal.table.size for marginal in capped.measured) <= 8
     # 0.7 · 300 / (4 · 6) = 8.75 cells.
     useful = table_of(run(JTree(nominal_rows=300), TWINS, domain=BITS))
-    assert max(one.table.size for one in useful.measured) <= 8
+    assert max(marginal.table.size for marginal in useful.measured) <= 8
 
 
 def test_every_draw_costs_its_share_and_tables_get_the_rest() -> None:
@@ -247,7 +251,7 @@ def test_every_draw_costs_its_share_and_tables_get_the_rest() -> None:
     draws = draws_of(done)
     # Three edges, then twice none, of ⌈2 · 5⌉.
     assert draws == [SILENT * 3 / 100] * (3 + jtree.PATIENCE)
-    tables = [one.epsilon for one in done.spends if one.mechanism != NOISY_MAX]
+    tables = [spend.epsilon for spend in done.spends if spend.mechanism != NOISY_MAX]
     assert sum(tables) == SILENT - sum(draws)
 
 
@@ -297,13 +301,15 @@ every_design = pytest.mark.parametrize("model", DESIGNS.values(), ids=DESIGNS.ke
 def test_every_pair_is_in_a_view_and_all_views_share_epsilon(model, domain, rows) -> None:
     done = run(model, rows, domain=domain)
     views = model.views(domain)
-    assert tuple(one.attributes for one in table_of(done).measured) == views
+    assert tuple(marginal.attributes for marginal in table_of(done).measured) == views
     held = {pair for view in views for pair in combinations(view, 2)}
     assert held == set(combinations(domain.discrete, 2))
-    assert [(one.mechanism, one.epsilon) for one in done.spends] == [
+    assert [(spend.mechanism, spend.epsilon) for spend in done.spends] == [
         (LAPLACE, ONE / len(views))
     ] * len(views)
-    assert sum(one.table.size for one in table_of(done).measured) == model.most_cells(domain)
+    assert sum(marginal.table.size for marginal in table_of(done).measured) == model.most_cells(
+        domain
+    )
 
 
 def test_eight_bits_are_one_view_and_sixteen_are_six() -> None:

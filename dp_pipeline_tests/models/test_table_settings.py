@@ -78,7 +78,7 @@ class AsksEverything(Model):
         further = curator.open_scores(gaps)
         first = further.choose("edge", pairs, amount=tenth)
         second = further.choose(
-            "edge", [one for one in pairs if one != first], amount=tenth, penalties={first: 1}
+            "edge", [pair for pair in pairs if pair != first], amount=tenth, penalties={first: 1}
         )
         tables = curator.tabulate({first: tenth, second: curator.accountant.remaining - tenth})
         codes = rng.integers(0, curator.domain.shape(names), (5, len(names)))
@@ -216,14 +216,17 @@ SLOW = ("aim_like", "priview")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[pytest.mark.chain] if one in SLOW else []) for one in WIDE]
+    "name",
+    [pytest.param(model, marks=[pytest.mark.chain] if model in SLOW else []) for model in WIDE],
 )
 def test_forty_attributes_are_released_at_a_tiny_epsilon(name: str) -> None:
     domain, counter = wide(40, 1000)
     for epsilon in (Fraction(1, 1000), Fraction(10))[: 1 if name in SLOW else 2]:
         table = table_of(run(WIDE[name], counter, domain=domain, epsilon=epsilon))
         assert table.codes.shape[1] == 40
-        assert sum(one.table.size for one in table.measured) <= WIDE[name].most_cells(domain)
+        assert sum(marginal.table.size for marginal in table.measured) <= WIDE[name].most_cells(
+            domain
+        )
 
 
 def unpaid_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:

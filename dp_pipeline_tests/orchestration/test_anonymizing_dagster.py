@@ -212,7 +212,7 @@ def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Projec
     for name, content in project.files("released", "internal", "reports").items():
         assert SECRET.encode() not in content, name
     raw = [metadata_of(project, spec, stage, None) for stage in stages]
-    assert {name for one in raw for name in one} <= {"snapshot", "source", "stage"}
+    assert {name for metadata in raw for name in metadata} <= {"snapshot", "source", "stage"}
 
 
 def lines_of(result: Result) -> list[list[str]]:
