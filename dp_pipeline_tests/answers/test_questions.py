@@ -60,6 +60,20 @@ def test_any_part_is_refused_of_rows_without_parts(opened: OpenTable, method: st
         getattr(opened, method)(any_part="b > 1")
 
 
+def test_missing_values_are_counted_by_their_name_alone() -> None:
+    people = [["no", 0.5], ["yes", 2.5], [None, 1.5], ["no", None]] * 250
+    domain = {"smokes": ["no", "yes"], "hours": {"bounds": [0, 3], "bins": 3}}
+    synthesizer = PrivateSynthesizer(domain=domain, epsilon=20, noise="seeded:3").fit(people)
+    spellings = ("smokes != 'no'", "not smokes = 'no'", "smokes not in ('no',)", "smokes = 'yes'")
+    assert len({repr(synthesizer.count(spelling)) for spelling in spellings}) == 1
+    assert synthesizer.count("not hours > 1").value == pytest.approx(250, abs=9)
+    for column in domain:
+        missing = synthesizer.count(f"{column} = 'missing'")
+        assert (missing.value, missing.basis) == (pytest.approx(250, abs=9), "measured")
+        present = synthesizer.count(f"not {column} = 'missing'")
+        assert present.value == pytest.approx(750, abs=9)
+
+
 def test_a_fitted_synthesizer_answers_too() -> None:
     people = [["no", 0], ["yes", 2]] * 500
     domain = {"smokes": ["no", "yes"], "visits": 3}
