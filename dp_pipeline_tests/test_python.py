@@ -12,6 +12,7 @@ import pytest
 
 import dp_pipeline as dp
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline_tests.config.declarations import declaration, written
 from dp_pipeline_tests.test_architecture import HEAVY, run_code
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,34 +92,16 @@ def test_a_plan_says_what_is_asked_and_charges_nothing(home: Path):
     assert not (home / "home" / "released").exists()
 
 
-RIDES = """
-name: {name}
-title: Rides
-description: Where rides ended.
-population: riders
-purpose: release
-protection: {{unit: one_row}}
-ceiling: {{total: 1.25, per_month: 1}}
-source: {{kind: csv, path: rides.csv}}
-attributes:
-  x: {{bounds: [0, 8]}}
-  y: {{bounds: [0, 4]}}
-nominal_rows: 100
-partitions: [0.5, 0.75]
-models:
-  htree_kmeans: {{k: 2}}
-"""
-
-
 @pytest.mark.usefixtures("home")
 def test_an_own_file_is_loaded_or_its_mistake_named(tmp_path: Path):
-    file = tmp_path / "rides.yaml"
-    file.write_text(RIDES.format(name="rides"), encoding="utf-8")
+    ceiling, models = "ceiling: {total: 1.25, per_month: 1}", "models: {dpqt_kmeans: {k: 2}}"
+    partitions = "partitions: [0.5, 0.75]"
+    file = written(tmp_path, declaration(ceiling=ceiling, models=models, partitions=partitions))
     spec = dp.load_dataset(file)
     assert spec == dp.load_dataset(str(file))
     assert repr(spec) == (
-        "Data set rides: x, y; release of population riders, protects one row; "
-        "models htree_kmeans at ε = 0.5, 0.75"
+        "Data set toy: x, age, colour; release of population people, protects at most 3 rows of a "
+        "person, column person; models dpqt_kmeans at ε = 0.5, 0.75"
     )
     assert not dp.plan(spec).fits
     assert dp.plan(spec, epsilons=["0.75"]).fits
@@ -126,8 +109,7 @@ def test_an_own_file_is_loaded_or_its_mistake_named(tmp_path: Path):
 
 @pytest.mark.usefixtures("home")
 def test_a_file_with_the_name_of_another_data_set_is_refused(tmp_path: Path):
-    file = tmp_path / "census.yaml"
-    file.write_text(RIDES.format(name="census"), encoding="utf-8")
+    file = written(tmp_path, declaration(name="name: census"), name="census")
     with pytest.raises(DeclarationError, match="needs a name of its own"):
         dp.load_dataset(file)
 

@@ -1,7 +1,5 @@
 """A reader has a folder and a light installation: no home, no pipeline, no ε."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +7,7 @@ from click.testing import CliRunner
 
 from dp_pipeline.cli import main
 from dp_pipeline_tests.export.samples import exported, map_release, table_release
+from dp_pipeline_tests.test_architecture import ROOT, run_code
 
 BLOCKED = (
     "dagster great_expectations sklearn sqlalchemy opendp networkx matplotlib jinja2 PIL pyarrow "
@@ -25,8 +24,7 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from dp_pipeline.cli import main
-main(sys.argv[1:])
-"""
+main"""
 
 
 @pytest.mark.chain
@@ -39,19 +37,10 @@ main(sys.argv[1:])
         (["verify", "map"], " checks, none "),
     ],
 )
-def test_a_folder_is_read_without_the_pipeline(
-    arguments: list[str], words: str, tmp_path: Path
-) -> None:
+def test_a_folder_is_read_without_the_pipeline(arguments, words: str, tmp_path: Path) -> None:
     exported(tmp_path / "table", table_release())
     exported(tmp_path / "map", map_release())
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run_code(f"{PROGRAM}({arguments})", tmp_path, PYTHONPATH=str(ROOT))
     assert (result.returncode, result.stderr) == (0, "")
     assert words in result.stdout
 

@@ -29,17 +29,7 @@ def by_pairs(scores: np.ndarray, positive: np.ndarray) -> float:
 @given(scored)
 def test_it_is_the_share_of_pairs_in_the_right_order(rows):
     scores, labels = columns(rows)
-    np.testing.assert_allclose(auc(scores, labels > 0), by_pairs(scores, labels > 0))
-
-
-@given(scored, st.randoms(use_true_random=False))
-def test_neither_order_nor_scale_matters(rows, random):
-    scores, labels = columns(rows)
-    shuffled = rows.copy()
-    random.shuffle(shuffled)
-    again, other_labels = columns(shuffled)
-    np.testing.assert_equal(auc(scores, labels > 0), auc(again, other_labels > 0))
-    np.testing.assert_equal(auc(scores, labels > 0), auc(np.exp(scores), labels > 0))
+    np.testing.assert_equal(auc(scores, labels > 0), by_pairs(scores, labels > 0))
 
 
 def test_infinite_scores_have_a_place_in_the_order():

@@ -69,38 +69,26 @@ CLOCKED = ("seconds", "peak_mb")
 
 def declare_points(folder: Path, name: str = "points", *, rows: int = 325, **head: str) -> None:
     """Write a data set file with two coordinates; ``rows`` is the declared number."""
-    rows_text = f"nominal_rows: {rows}\n"
-    _declare(folder, name, _POINTS + rows_text, **head)
+    _declare(folder, name, f"{_POINTS}nominal_rows: {rows}\n", **head)
 
 
 def declare_answers(
-    folder: Path,
-    name: str = "answers",
-    *,
-    rows: int = 300,
-    sample: str = "",
-    methods: str = METHODS,
-    **head: str,
+    folder: Path, name="answers", *, rows=300, sample="", methods=METHODS, **head: str
 ) -> None:
     """Write a data set file with four nominal columns."""
     body = _ANSWERS.replace("ROWS", str(rows)).replace("SAMPLE", sample)
     _declare(folder, name, body + methods, **head)
 
 
-def _declare(
-    folder: Path, name: str, body: str, *, purpose: str = "benchmark", extra: str = ""
-) -> None:
+def _declare(folder: Path, name: str, body: str, *, purpose="benchmark", extra="") -> None:
     text = _HEAD.format(name=name, purpose=purpose) + body + extra
     (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
 
 
 def small_study(kind: str, folder: Path, *systems: str, dataset: str = "", **changes: Any) -> Study:
     """Return the study of this kind in a folder; ``changes`` are fields of it."""
-    fields: dict[str, Any] = {
-        "specs": (find_spec(dataset or DATASET[kind]),),
-        "repeats": 2,
-        "folder": folder,
-    }
+    specs = (find_spec(dataset or DATASET[kind]),)
+    fields: dict[str, Any] = {"specs": specs, "repeats": 2, "folder": folder}
     if kind == "anonymity":
         names = systems or ("hamdist_forward", "kjig", "no_selection")
         fields |= {"systems": select_systems(names, anonymity.SYSTEMS), "scorers": ("class_rate",)}

@@ -42,33 +42,15 @@ def test_people_lose_as_counted_on_fingers() -> None:
     assert loss == expected
 
 
-def test_dropped_column_loses_its_entropy() -> None:
-    lost = non_uniform_entropy(PEOPLE, PEOPLE[:, [0]], about=[0])
-    assert lost.tolist() == [0.0, 8.0]
-    nothing_kept = non_uniform_entropy(PEOPLE, PEOPLE[:, :0], about=[])
-    assert nothing_kept.tolist() == [16.0, 8.0]
-
-
-def test_several_columns_may_describe_one_attribute() -> None:
-    ages = PEOPLE[:, 0]
-    bits = np.stack([ages >= 2, PEOPLE[:, 1] == 1, ages == 0], axis=1)
-    assert non_uniform_entropy(PEOPLE, bits, about=[0, 1, 0]).tolist() == [4.0, 0.0]
-    # What tells of another column does not count, however much it happens to say.
-    assert non_uniform_entropy(PEOPLE, bits, about=[1, 1, 1])[0] == 16.0
-
-
 @given(rows=tables, seed=st.integers(0, 999))
-def test_the_entropy_is_that_of_loops_and_of_any_order_of_rows(rows, seed: int) -> None:
+def test_the_entropy_is_that_of_loops(rows, seed: int) -> None:
     rng = np.random.default_rng(seed)
     original = np.array(rows)
     about = rng.integers(0, original.shape[1], rng.integers(0, 4)).tolist()
-    released = original[:, about] // 2
+    released = original[:, about] // rng.integers(1, 4, len(about))
     result = non_uniform_entropy(original, released, about=about)
     assert result == pytest.approx(entropy_by_loops(original, released, about), abs=1e-9)
     assert (result >= 0).all()
-    order = rng.permutation(len(rows))
-    again = non_uniform_entropy(original[order], released[order], about=about)
-    assert again == pytest.approx(result, abs=1e-9)
 
 
 @given(rows=tables, suppressed=st.integers(0, 5))
