@@ -22,14 +22,7 @@ from dp_pipeline.releases.account import open_population
 from dp_pipeline.reporting.text import print_table
 from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import entries
-from dp_pipeline_tests.orchestration.projects import (
-    HOMES,
-    PLANTS,
-    RIDES,
-    ROWS,
-    Declaration,
-    Project,
-)
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, ROWS, Project
 from dp_pipeline_tests.orchestration.warm import Result, assert_refused, start_server
 
 pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blank_pictures")]
@@ -37,7 +30,7 @@ pytestmark = [pytest.mark.chain, pytest.mark.usefixtures("forgotten_disk", "blan
 SECRET = "1902107770713359"
 """Stands in rows and in no declaration. Eight digits would occur in noise and names by chance."""
 
-COLOURED: Declaration = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}
+COLOURED = {**PLANTS, "models": {"independent": {}}, "partitions": ["0.5"]}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,6 +13,7 @@ from dp_pipeline.config.parser import load_spec
 from dp_pipeline.releases.home import PUBLISHED_VARIABLE
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.test_export import published
 
 s3fs: Any = pytest.importorskip("s3fs", reason="s3fs is not installed: dp-pipeline[s3]")
 moto: Any = pytest.importorskip("moto.server", reason="moto is not installed: dp-pipeline[s3]")
@@ -69,14 +70,6 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-def published(project: Project) -> dict[str, str]:
-    """What the page of the asset shows."""
-    result = project.launch(load_spec(project.datasets / "rides.yaml"), "published")
-    assert result.success
-    (event,) = result.asset_materializations_for_node("rides__published")
-    return {label: str(value.value) for label, value in event.metadata.items()}
-
-
 def refused(project: Project) -> str:
     """The line of an asset that failed."""
     return refusal(project.launch(load_spec(project.datasets / "rides.yaml"), "published"))
@@ -105,7 +98,7 @@ def verify_copy(project: Project, bucket: Any, version: str, folder: Path) -> st
 
 
 def test_a_reader_of_a_bucket_verifies_the_newest_release(released: Project, bucket, tmp_path):
-    shown = published(released)
+    shown = published(released, "rides")
     assert shown["dpqt_kmeans/location"] == "s3://open/city/rides/dpqt_kmeans"
     newest = current(bucket)
     version = f"versions/{shown['dpqt_kmeans/version']}"
@@ -117,7 +110,7 @@ def test_a_reader_of_a_bucket_verifies_the_newest_release(released: Project, buc
 
 
 def test_a_browser_is_told_that_the_card_is_a_page(released: Project, bucket: Any):
-    published(released)
+    published(released, "rides")
     version = current(bucket)["version"]
     kinds = {"card.html": "text/html", "card.json": "application/json", "centres.csv": "text/csv"}
     for name, kind in kinds.items():
@@ -140,7 +133,7 @@ def test_an_interrupted_copy_is_unnamed_and_completed_next_time(
     half = files_of(bucket)
     assert len(half) > 1
     assert "current.json" not in half
-    published(released)
+    published(released, "rides")
     assert verify_copy(released, bucket, current(bucket)["version"], tmp_path / "copy")
 
 
@@ -163,5 +156,5 @@ def test_without_a_key_it_is_refused_in_one_line(released: Project, monkeypatch)
 
 def test_a_password_in_an_address_is_not_shown(released: Project, monkeypatch):
     monkeypatch.setenv(PUBLISHED_VARIABLE, "memory://ana:hush@bucket/open")
-    location = published(released)["dpqt_kmeans/location"]
+    location = published(released, "rides")["dpqt_kmeans/location"]
     assert location == "memory://ana@bucket/open/rides/dpqt_kmeans"
