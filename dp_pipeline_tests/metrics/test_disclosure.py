@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics import disclosure
-from dp_pipeline.metrics.disclosure import (
-    DisclosureReport,
-    containment_k,
-    disclosure_report,
-    distinct_labels,
-    entropy_labels,
-    largest_share,
-    recursive_c,
-)
+from dp_pipeline.metrics.disclosure import containment_k, disclosure_report, recursive_c
 from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses
 from dp_pipeline_tests.metrics.ward import (
     COLD,
@@ -64,13 +56,9 @@ def test_patients_have_the_measures_counted_by_hand() -> None:
 
 
 def test_without_the_homogeneous_class_the_old_men_are_the_worst() -> None:
-    classes = EquivalenceClasses.of(*arrays([*YOUNG_WOMEN, *OLD_MEN]), labels=LABELS)
-    assert largest_share(classes) == pytest.approx(2 / 3)
-    assert distinct_labels(classes) == 2
-    assert entropy_labels(classes) == pytest.approx(math.exp(math.log(3) - 2 / 3 * math.log(2)))
-    assert recursive_c(classes, diversity=1) == pytest.approx(2 / 3)
-    assert recursive_c(classes, diversity=2) == 2
-    assert recursive_c(classes, diversity=3) == math.inf
+    report = measured([*YOUNG_WOMEN, *OLD_MEN])
+    assert (report.alpha, report.distinct_l, report.recursive_c) == (pytest.approx(2 / 3), 2, 2)
+    assert report.entropy_l == pytest.approx(math.exp(math.log(3) - 2 / 3 * math.log(2)))
 
 
 RARE_COLD = [*[((0,), FLU)] * 9, ((0,), COLD), *[((1,), FLU)] * 17, *[((1,), COLD)] * 13]
@@ -115,7 +103,7 @@ def test_rare_labels_of_a_long_order_keep_their_digits() -> None:
 
 
 def test_the_facts_have_the_same_names_whatever_was_measured() -> None:
-    names = list(DisclosureReport.__dataclass_fields__)
+    names = [*measured(WARD).__dataclass_fields__]
     empty = disclosure_report(np.zeros((0, 2)), np.zeros(0), labels=3, k=5)
     for report in (measured(WARD), measured(WARD, ordered=False), empty):
         facts = report.facts()

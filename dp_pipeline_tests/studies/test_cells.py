@@ -16,20 +16,14 @@ from benchmarks.papers.shown import run_study
 from benchmarks.papers.study import Benchmark, key_of
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.anonymity.coded_rows import KAnonymityGuarantee
-from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.method import Recoding, Unchanged
-from dp_pipeline.anonymity.ranking import HamdistForward
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, PipelineError
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.models.clustering.base import Clustering
-from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
-from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.tables.base import TableModel
-from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.models.tables.privbayes import PrivBayes
 from dp_pipeline.releases.k_anonymous_release import coded_rows
 from dp_pipeline_tests.studies.small import results, small_study
 
@@ -93,10 +87,10 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
 @pytest.mark.parametrize(
     ("kind", "broken", "fields", "refusal", "titles"),
     [
-        ("clustering", (EugKMeans, "fit"), {}, "points eug_kmeans paid", ("DPk-means", "EUGkM")),
+        ("clustering", ("eug_kmeans", "fit"), {}, "points eug_kmeans paid", ("DPk-means", "EUGkM")),
         (
             "release",
-            (PrivBayes, "check"),
+            ("privbayes", "check"),
             {"teaches_classifiers": False},
             "answers privbayes",
             ("independent", "PrivBayes"),
@@ -106,7 +100,8 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
 def test_a_system_that_refuses_leaves_the_others_their_cells(
     prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, broken, fields, refusal, titles
 ) -> None:
-    monkeypatch.setattr(*broken, refuse)
+    model, method = broken
+    monkeypatch.setattr(MODELS[model], method, refuse)
     text = run_text(kind, prepared_of(kind), ledger, **fields)
     assert f"* {refusal} 2: expected" in text
     assert [f"\n| {title} | " in text for title in titles] == [True, False]
@@ -147,21 +142,21 @@ def test_a_variant_as_published_is_compared_with_nothing(
     [
         (
             "clustering",
-            DpqtKMeans,
+            "dpqt_kmeans",
             "dpqt_kmeans_published",
             lambda epsilon: PrivacyGuarantee("dp", epsilon),
             "must be dp as its model claims, but it is not-dp",
         ),
         (
             "release",
-            Independent,
+            "independent",
             "independent",
             lambda epsilon: PrivacyGuarantee("dp", 2 * epsilon),
             r"must spend exactly ε=1, not 0\.5",
         ),
         (
             "release",
-            Independent,
+            "independent",
             "independent",
             lambda epsilon: PrivacyGuarantee("not-dp", epsilon, "it looks"),
             "must be not-dp as its model claims, but it is dp",
@@ -171,7 +166,7 @@ def test_a_variant_as_published_is_compared_with_nothing(
 def test_a_system_that_breaks_its_claim_ends_the_study(
     prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, model, system, claim, words
 ) -> None:
-    monkeypatch.setattr(model, "guarantee", lambda _, epsilon, __=None: claim(epsilon))
+    monkeypatch.setattr(MODELS[model], "guarantee", lambda _, epsilon, __=None: claim(epsilon))
     with pytest.raises(PipelineError, match=words):
         run_text(kind, prepared_of(kind), ledger, system)
 
@@ -181,7 +176,7 @@ def recode_nothing(_, rows, promise, *, seed):  # noqa: ARG001
 
 
 def recode_for_k_alone(_, rows, promise, *, seed):
-    return HamdistForward().recode(rows, KAnonymityGuarantee(promise.k), seed=seed)
+    return METHODS["hamdist_forward"]().recode(rows, KAnonymityGuarantee(promise.k), seed=seed)
 
 
 @pytest.mark.chain
@@ -191,7 +186,7 @@ def recode_for_k_alone(_, rows, promise, *, seed):
 def test_a_method_that_breaks_its_promise_ends_the_study(
     prepared_of: FolderOf, ledger: Ledger, monkeypatch, system: str, recode
 ) -> None:
-    monkeypatch.setattr(Kjig, "recode", recode)
+    monkeypatch.setattr(METHODS["kjig"], "recode", recode)
     with pytest.raises(BoundaryViolation, match=r"kjig.*/release/.*: expected classes of 2 rows"):
         run_text("anonymity", prepared_of("anonymity"), ledger, system, partitions=(2,))
 
@@ -245,13 +240,13 @@ def test_a_study_of_another_delta_is_another_study(prepared_of: FolderOf, ledger
 
 @pytest.mark.chain
 def test_of_each_k_a_short_selection_is_timed_thrice(prepared_of: FolderOf, ledger, monkeypatch):
-    selections, recode = [], Kjig.recode
+    selections, recode = [], METHODS["kjig"].recode
 
     def count(self, rows, promise, *, seed):
         selections.append(promise.k)
         return recode(self, rows, promise, seed=seed)
 
-    monkeypatch.setattr(Kjig, "recode", count)
+    monkeypatch.setattr(METHODS["kjig"], "recode", count)
     # However busy the computer is.
     monkeypatch.setattr(anonymity, "SHORT_SECONDS", 600.0)
     run_text("anonymity", prepared_of("anonymity"), ledger, "kjig")
