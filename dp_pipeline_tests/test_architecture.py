@@ -126,19 +126,16 @@ def names_by_kind(tree: ast.AST) -> Iterator[tuple[str, str]]:
 def is_vague(kind: str, name: str) -> bool:
     """Return whether a definition has a vague word, or a value is called by nothing else."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
-    whole = [name.strip("_")]
-    parts = words if kind == "definition" else whole
+    parts = words if kind == "definition" else [name.strip("_")]
     return name not in OF_THE_FIELD and not VAGUE[kind].isdisjoint(parts)
 
 
 def vague_per_thousand(root: Path) -> dict[str, float]:
     """Return how many of a thousand definitions, parameters and variables have a vague name."""
-    names = [
-        (kind, is_vague(kind, name))
-        for path in root.rglob("*.py")
-        for kind, name in names_by_kind(ast.parse(path.read_text(encoding="utf-8")))
-    ]
-    totals, vague = Counter(kind for kind, _ in names), Counter(kind for kind, bad in names if bad)
+    trees = (ast.parse(path.read_bytes()) for path in root.rglob("*.py"))
+    names = [pair for tree in trees for pair in names_by_kind(tree)]
+    totals = Counter(kind for kind, _ in names)
+    vague = Counter(kind for kind, name in names if is_vague(kind, name))
     return {kind: 1000 * vague[kind] / total for kind, total in totals.items()}
 
 
