@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
@@ -97,8 +97,28 @@ def frame_kind(X: Any) -> FrameKind:
 def plain_frame(X: Any) -> Any:
     """Return a frame of polars or Arrow as a pandas frame with Arrow types; other values unchanged.
 
-    DeclarationError for a column of a type that Arrow lacks.
+    DeclarationError for a column of a type that Arrow lacks, and for a frame that raises an error.
     """
+    return _guarded(lambda: _arrow_backed(X))
+
+
+def _guarded(read: Callable[[], Any]) -> Any:
+    """Return ``read()``; if it fails, raise a DeclarationError with the type of its error alone.
+
+    The text may quote a row's value: a relation of DuckDB runs its query when it is read.
+    """
+    try:
+        return read()
+    except DeclarationError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a frame may be of any library
+        raise DeclarationError(
+            "X: expected a frame or an array that can be read, got a "
+            f"{type(error).__name__} on reading it: correct the query behind it"
+        ) from None
+
+
+def _arrow_backed(X: Any) -> Any:
     if frame_kind(X) == "pandas":
         return X
     import pandas as pd
@@ -110,10 +130,11 @@ def plain_frame(X: Any) -> Any:
         # The types alone: what Arrow says may go on with values.
         types = X.schema.items() if frame_kind(X) == "polars" else ()
         lacking = [(name, dtype) for name, dtype in types if not _in_arrow(X[name])]
+        if not lacking:
+            raise
         listed = ", ".join(f"{name!r} of {dtype}" for name, dtype in lacking)
         raise DeclarationError(
-            "X: expected columns of types that Arrow has, got "
-            f"{f'column {listed[:200]}' if listed else 'another one'}: cast it"
+            f"X: expected columns of types that Arrow has, got column {listed[:200]}: cast it"
         ) from None
     frame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     # An Enum of polars is a type with its levels; Arrow keeps them with the values alone.
@@ -168,7 +189,7 @@ def _array(X: Any) -> NDArray[Any]:
             raise DeclarationError(
                 "X: the rows must have equal lengths, but some are longer than others"
             )
-        array = np.empty((len(X), *lengths), dtype=object)
+        array: NDArray[Any] = np.empty((len(X), *lengths), dtype=object)
         for index, row in enumerate(X):
             array[index] = row
         return array
@@ -179,7 +200,7 @@ def _array(X: Any) -> NDArray[Any]:
             "X: expected two dimensions, of a frame of pandas, polars or Arrow, an array or nested "
             f"lists, got {type(X).__name__}{hint}"
         )
-    array = np.asarray(X)
+    array = _guarded(lambda: np.asarray(X))
     if isinstance(X, np.ma.MaskedArray):
         # A masked value is stored as an arbitrary number.
         is_real = array.dtype.kind in "fc"

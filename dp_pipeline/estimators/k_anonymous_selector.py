@@ -265,8 +265,8 @@ labels in every class; no ε, not differentially private
         [[0.0], [1.0]]
         """
         check_is_fitted(self)
-        X = plain_frame(X)
         with invalid_parameters():
+            X = plain_frame(X)
             features = features_of(X)
             if self.n_features_in_:
                 require_columns(features)
@@ -394,8 +394,8 @@ labels in every class; no ε, not differentially private
 
         An error changes nothing.
         """
-        X = plain_frame(X)
         with invalid_parameters():
+            X = plain_frame(X)
             method = selector_columns.selector_method(self.method)
             k = require_integer(self.k, of="k", least=0)
             diversity = sensitive_diversity(method, k=k)

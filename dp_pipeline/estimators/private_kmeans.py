@@ -461,8 +461,8 @@ class PrivateKMeans(
 
     def _numeric_rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)
-        X = plain_frame(X)
         with parameters.invalid_parameters():
+            X = plain_frame(X)
             # What scikit-learn says of a text shows it.
             numeric_features(X)
         return np.asarray(validate_data(self, X, reset=False, dtype=np.float64))

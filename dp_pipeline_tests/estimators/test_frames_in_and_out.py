@@ -8,6 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars
@@ -238,6 +239,27 @@ def test_a_frame_that_cannot_be_read_is_refused(case: str) -> None:
     frame, domain, message = REFUSED[case]
     with refusal(match=message):
         fitted(frame, domain)
+
+
+class Query:
+    """A frame whose query fails on a row's value once the frame is read."""
+
+    shape = (2, 1)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise ArithmeticError("no number: 'secret'")
+
+
+@pytest.mark.parametrize(
+    "frame", [Query(), duckdb.sql("SELECT 'secret'[i:]::INT AS x FROM range(9) r(i)")]
+)
+def test_failing_query_is_refused_without_its_text(frame: Any) -> None:
+    with refusal(match=r"got a (Arithmetic|Conversion)\w+ on reading it") as caught:
+        PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7").fit(frame)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "secret" not in str(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 NAMES = [0, "", "a b, c", "ε/δ", 1.5, ("a", "b")]
