@@ -31,14 +31,14 @@ from dp_pipeline.config.system_errors import os_error_reason, remedy_of
 from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, strip_empty_names
-from dp_pipeline.raw.sources.parquet import parquet_parts
+from dp_pipeline.raw.sources.parquet import NO_PARTS, parquet_parts
 from dp_pipeline.raw.sources.reading import DELIMITERS, NoHeader, OddFile, Result
 from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 _MAX_NAME_LENGTH = 200
-_NAME_ALL = "correct it in the file, or where this line is a row give all names by --header"
+_NAME_ALL = "correct it in the file, or where the first line is a row give all names by --header"
 
 
 def read_schema(source: Source) -> tuple[SourceColumn, ...]:
@@ -132,8 +132,7 @@ def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
     path = Path(source.location)
     part = next(iter(parquet_parts(path)), path)
     if part.is_dir():
-        expected = "one or more files *.parquet in the folder"
-        raise _refusal(source, expected, "no such file: name another folder")
+        raise _refusal(source, "one or more files *.parquet in the folder", NO_PARTS)
     return tuple(map(_source_column, _guarded(source, lambda: pyarrow.parquet.read_schema(part))))
 
 

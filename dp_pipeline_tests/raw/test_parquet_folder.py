@@ -10,6 +10,7 @@ import pytest
 
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import Source
+from dp_pipeline.raw.proposals import read_schema
 from dp_pipeline.raw.sources import read_source, reading
 from dp_pipeline.raw.values import numbers
 from dp_pipeline_tests.raw.source_specs import spec_of
@@ -42,6 +43,22 @@ def test_other_files_of_an_engine_are_no_rows(tmp_path):
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / "notes.txt").write_text("x\n5\n")
     assert read(tmp_path, "x").to_pydict() == {"x": [1]}
+
+
+def test_folder_whose_name_ends_like_a_file_is_read(tmp_path):
+    write(tmp_path, "x.parquet/part-0.parquet", x=[1])
+    assert read(tmp_path, "x").to_pydict() == {"x": [1]}
+    assert len(read_schema(Source("parquet", str(tmp_path)))) == 1
+
+
+def test_folder_of_uncounted_files_says_which_do_not_count(tmp_path):
+    write(tmp_path, "_a.parquet", x=[1])
+    for read_folder in (
+        lambda: read(tmp_path, "x"),
+        lambda: read_schema(Source("parquet", str(tmp_path))),
+    ):
+        with pytest.raises(SourceError, match=r"got none \(those that begin with _ or a point do"):
+            read_folder()
 
 
 @pytest.mark.parametrize("log", ["_delta_log/00.json", "metadata/v1.metadata.json"])

@@ -20,13 +20,16 @@ from dp_pipeline.raw.stages import ROWS_A_BATCH, BatchReader
 MAX_GROUP_ROWS = 1 << 26
 MAX_GROUP_BYTES = 1 << 32  # Bytes of all columns of a row group, unpacked, at most
 _EXPECTED = "a whole Parquet file"
+NO_PARTS = "none (those that begin with _ or a point do not count): name the folder that has them"
 
 
 def parquet_parts(folder: Path) -> list[Path]:
-    """Return the paths of all ``*.parquet`` files below a folder, sorted.
+    """Return the paths of all ``*.parquet`` files below a folder, sorted; Spark's folders of that
+    name count by their files.
 
     Engines' own files, whose names or folders begin with ``_`` or a point, are left out."""
-    names = sorted(path.relative_to(folder) for path in folder.rglob("*.parquet"))
+    paths = filter(Path.is_file, folder.rglob("*.parquet"))
+    names = sorted(path.relative_to(folder) for path in paths)
     return [folder / n for n in names if not any(p.startswith(("_", ".")) for p in n.parts)]
 
 
@@ -43,9 +46,7 @@ def folder_parts(spec: DatasetSpec, path: Path) -> list[Path]:
             raise reading.refusal(spec, "a folder of nothing but Parquet files", got)
     parts = parquet_parts(path)
     if not parts:
-        raise reading.refusal(
-            spec, "one or more files *.parquet in the folder", "no such file: correct `source`"
-        )
+        raise reading.refusal(spec, "one or more files *.parquet in the folder", NO_PARTS)
     return parts
 
 
