@@ -170,8 +170,11 @@ def require_list(value: object) -> list[Any]:
     """Return ``value`` if it is a list; FieldError otherwise, and for several ``TODO`` in it."""
     if value == TODO:
         raise open_decision()
+    if value == "":
+        raise FieldError("a list", "nothing")
     if not isinstance(value, list):
-        raise FieldError("a list", kind_of(value))
+        hint = "" if isinstance(value, dict) else ": write it in [ ]"
+        raise FieldError("a list", kind_of(value), hint=hint)
     if value.count(TODO) > 1:
         # A single TODO may be a level like any other.
         raise open_decision()
