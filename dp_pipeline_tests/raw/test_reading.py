@@ -156,7 +156,7 @@ def test_stored_dates_and_times_are_read_by_their_type(kind, declared, tmp_path)
     [
         ("{day: {levels: [a, b]}}", "days", r"the type date32.*declare `type: date`"),
         ("{day: {bounds: [0, 1]}}", "days", r"the type date32.*declare `type: date`"),
-        (MONTHS, "numbers", r"text, dates or times in column 'day'.*int64"),
+        (MONTHS, "numbers", r"text, dates or times in column 'day'.*int64: declare the `format`"),
     ],
 )
 def test_stored_types_are_refused_where_another_is_declared(attributes, column, reason, tmp_path):

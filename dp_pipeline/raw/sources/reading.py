@@ -299,11 +299,13 @@ def _checked_type(spec: DatasetSpec, name: str, type_: pa.DataType) -> pa.DataTy
         if type_ in WHOLE and name in spec.formatted_times:
             # Such as 20261231: its digits are read by the format.
             return pa.string()
-        raise refusal(
-            spec,
-            f"text, dates or times in column {name!r}",
-            f"{got}: write it as text, or as one of these",
-        )
+        advice = "write it as text, or as one of these"
+        if type_ in WHOLE:
+            advice = "write it as dates or times"
+            clocks = [each for each in spec.domain if each.clock and each.derived is None]
+            if name in [each.column for each in clocks]:
+                advice = f"declare the `format` of its digits, such as %Y%m%d, or {advice}"
+        raise refusal(spec, f"text, dates or times in column {name!r}", f"{got}: {advice}")
     if pa.types.is_decimal128(type_) and (type_.scale > 0 or type_.precision <= _INT64_DIGITS):
         type_ = pa.float64() if type_.scale > 0 else pa.int64()
     if type_ in _TEXT | WHOLE | REAL | {pa.bool_(), pa.null()}:
