@@ -94,7 +94,7 @@ def test_a_budget_of_data_sets_that_are_not_shown_is_no_error() -> None:
 def test_what_is_not_prepared_names_the_job_and_the_command(folder: Path) -> None:
     spec, home = load_spec(folder / "toy.yaml"), Home(folder / "home")
     snapshot = Snapshot(folder / "toy/first", b"key")
-    step = f"Dagster's job {prepare_job_name(spec)} does it, or `dp-pipeline run toy`"
+    step = f"Dagster's job {prepare_job_name(spec)} prepares the rows, or `dp-pipeline run toy`"
     for look in (
         lambda: require_snapshot(spec, home),
         lambda: require_prepared(spec, snapshot),

@@ -47,7 +47,7 @@ class ScoreSession:
     ) -> None:
         if not scores:
             raise BoundaryViolation(
-                "A choice by private scores needs one or more candidates, but it has none"
+                "A session of private scores needs one or more candidates, but it has none"
             )
         if not {type(score) for score in scores.values()} <= set(SCORES):
             names_of_scores = " or ".join(score.__name__ for score in SCORES)

@@ -127,7 +127,8 @@ def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:
     Ledger(folder, head=head).verify()
     if not file.exists():
         raise PipelineError(
-            f"There is no ledger at {file} to move to {server}: run this in the project that has it"
+            f"There is no ledger at {file} to move to {server}: run this in the project that has "
+            "it; a new project needs no move"
         )
     with file.exclusive():
         with file.transaction(writing=False) as old:

@@ -74,7 +74,9 @@ def snapshot_name(spec: DatasetSpec, name: str, today: date) -> str:
 def preparation_hint(dataset: str, window: str = "") -> str:
     """Return a hint for a data set without prepared rows: the job and the command that help."""
     option = f" --window {window}" if window else ""
-    return f"Dagster's job {dataset}_prepare does it, or `dp-pipeline run {dataset}{option}`"
+    return (
+        f"Dagster's job {dataset}_prepare prepares the rows, or `dp-pipeline run {dataset}{option}`"
+    )
 
 
 def new_snapshot_hint(dataset: str, window: str = "") -> str:
