@@ -24,7 +24,6 @@ from dp_pipeline.estimators import (
 )
 from dp_pipeline.estimators import synthetic_frames as frames_module
 from dp_pipeline.estimators.column_types import find_identifiers
-from dp_pipeline.estimators.private_estimator import WeakSignal
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.clustering.htree_kmeans import HTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
@@ -433,9 +432,10 @@ def test_a_missing_truth_value_changes_no_type_and_is_no_error(missing: bool):
     assert kmeans.feature_names_in_.tolist() == ["x", "y"]
 
 
-def test_centres_of_an_arrow_table_are_those_of_the_same_array():
+@pytest.mark.parametrize("library", [pa.table, polars.DataFrame])
+def test_centres_of_a_table_are_those_of_the_same_array(library: Any) -> None:
     rows = np.repeat([[1.0, 1.0], [9.0, 9.0]], 300, axis=0)
-    table = pa.table({"x": rows[:, 0], "y": rows[:, 1]})
+    table = library({"x": rows[:, 0], "y": rows[:, 1]})
     kmeans = PrivateKMeans(2, epsilon=1, bounds=(0, 10), noise="seeded:7", random_state=0)
     of_rows = kmeans.fit(rows).cluster_centers_.copy()
     assert (kmeans.fit(table).cluster_centers_ == of_rows).all()
@@ -443,12 +443,22 @@ def test_centres_of_an_arrow_table_are_those_of_the_same_array():
     assert kmeans.transform(table).shape == (600, 2)
 
 
-def test_a_selector_takes_an_arrow_table_and_a_column_of_labels():
-    labels = pa.chunked_array([pa.array(["ill", "well"] * 200)])
+ILL = pa.chunked_array([pa.array(["ill", "well"] * 200)])
+
+
+@pytest.mark.parametrize(
+    ("read", "labels", "name"),
+    [
+        (lambda table: table, ILL, "label"),
+        (polars.from_arrow, polars.Series("ill", ILL.to_pylist()), "ill"),
+    ],
+    ids=["Arrow", "polars"],
+)
+def test_a_selector_takes_a_table_and_a_column_of_labels(read: Any, labels: Any, name: str) -> None:
     of_pandas = KAnonymousSelector(k=5, edges={"age": [30, 60], "weight": [70]})
     X = PATIENTS.select(["ward", "age", "weight"])
-    release = KAnonymousSelector(**of_pandas.get_params()).fit_release(X, labels)
-    expected = of_pandas.fit_release(X.to_pandas(), labels.to_pandas())
+    release = KAnonymousSelector(**of_pandas.get_params()).fit_release(read(X), labels)
+    expected = of_pandas.fit_release(X.to_pandas(), ILL.to_pandas().rename(name))
     pd.testing.assert_frame_equal(release, expected)
     assert repr(of_pandas).startswith("KAnonymousSelector, fitted: a release by fit_release has at")
     assert "at least 5 rows and 2 different labels" in repr(of_pandas)
@@ -508,12 +518,3 @@ def test_a_fit_of_polars_outlives_polars(monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(loaded.sample(5), polars.DataFrame)
     monkeypatch.setattr(frames_module, "find_spec", lambda _: None)
     assert isinstance(loaded.sample(5), pd.DataFrame)
-
-
-def test_centres_of_a_polars_frame_and_labels_of_a_polars_column() -> None:
-    frame = polars.from_arrow(PATIENTS.select(["age", "ward"]))
-    with pytest.warns(WeakSignal):
-        PrivateKMeans(2, epsilon=1, bounds=(0, 100)).fit(frame.select("age").head(20))
-    labels = polars.Series("ill", [0, 1] * 200)
-    release = KAnonymousSelector(k=5, edges={"age": [30]}).fit_release(frame, labels)
-    assert release.columns[-1] == "ill"

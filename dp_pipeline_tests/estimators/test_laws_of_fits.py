@@ -38,13 +38,8 @@ class FadingNoise(ForcedNoise):
 class Kind:
     """A kind of private fit.
 
-    make      an estimator of it, with some parameters
-    fits      parameters of the fits that the laws are of
-    rows      name → rows
-    of        the names of those that a method is tried with
-    many      rows in some order
+    of        the names of the rows that a method is tried with
     forced    noise that makes answers which no row decides
-    answers   what a fit is asked afterwards
     forms     name → what is no table of rows
     """
 
@@ -60,11 +55,6 @@ class Kind:
     forms: Mapping[str, Any]
 
 
-def require_centres(fitted: PrivateKMeans) -> None:
-    """Finite, and inside the box."""
-    people.require_centres_in_the_box(fitted, d=fitted.n_features_in_)
-
-
 CENTRES = Kind(
     make=private,
     estimator=PrivateKMeans,
@@ -77,7 +67,7 @@ CENTRES = Kind(
     of=lambda _: CENTRES.rows,
     many=pd.DataFrame(np.random.default_rng(1).uniform(*BOX, size=(300, 2)), columns=["a", "b"]),
     forced=lambda: FadingNoise(5, 60),
-    require_valid=require_centres,
+    require_valid=lambda fit: people.require_centres_in_the_box(fit, d=fit.n_features_in_),
     answers=lambda fit: [fit.predict(VILLAGES).tolist(), fit.recluster(2).tolist()],
     forms={
         "texts": [[SECRET, "a"], ["b", "c"]],

@@ -9,10 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dp_pipeline.estimators import (
-    PrivateKMeans,
-    PrivateSynthesizer,
-)
+from dp_pipeline.estimators import PrivateKMeans, PrivateSynthesizer
 from dp_pipeline_tests.estimators.households import copier, refusal
 
 DAYS = {"bounds": ["2026-01-01", "2026-12-31"], "every": "month"}

@@ -96,12 +96,10 @@ def test_edges_read_numbers_from_texts_and_categories_too():
         assert questions_of(values, edges={"v": [40]}) == ">=40 =missing"
 
 
+CUTS = "different whole numbers without declared cuts, but it"
 REFUSED: dict[str, tuple[Any, str]] = {
-    "fractions": ([0.5, 1, 2, 3, 4, 5], "different whole numbers without declared cuts, but it"),
-    "endless numbers": (
-        [INF, 1, 2, 3, 4, 5],
-        "different whole numbers without declared cuts, but it",
-    ),
+    "fractions": ([0.5, 1, 2, 3, 4, 5], CUTS),
+    "endless numbers": ([INF, 1, 2, 3, 4, 5], CUTS),
     "dates": (pd.date_range("2020", periods=6), "texts, truth values, numbers or categories"),
     "lists": ([["secret"]] * 6, "texts, truth values, numbers or categories"),
     "complex numbers": ([1j] * 6, "Complex data not supported"),
@@ -122,6 +120,11 @@ def test_invalid_levels_are_refused_without_a_value(values: Any, message: str):
         fitted(values, edges={})
     assert "secret" not in str(refused.value)
     assert "2020" not in str(refused.value)
+
+
+def test_text_is_no_number_for_edges():
+    with refusal(match="has edges, so it must hold numbers, but it has another type"):
+        fitted(["secret", "1"] * 3, edges={"v": [40]})
 
 
 PROPOSED: dict[str, tuple[Any, tuple[float, ...]]] = {
@@ -146,11 +149,6 @@ def test_any_numbers_have_cuts_that_ascend(numbers: list[float]):
     assert cuts
     assert all(low < high for low, high in pairwise(cuts))
     assert np.isfinite(cuts).all()
-
-
-def test_text_is_no_number_for_edges():
-    with refusal(match="has edges, so it must hold numbers, but it has another type"):
-        fitted(["secret", "1"] * 3, edges={"v": [40]})
 
 
 @pytest.mark.parametrize(("many", "message"), [(65, "at most 64"), (1001, "at most 1000")])
