@@ -151,13 +151,8 @@ def test_a_column_comes_back_as_it_went_in(name: str, form: Any, library: str) -
         assert set(map(type, result.dropna())) <= set(map(type, series.dropna()))
 
 
-TABLE = pd.DataFrame(
-    {
-        "zip": column(["01234", "00501", None], "str"),
-        "age": column([20.0, 40.0, None]),
-        "children": column([0, 1, 3]),
-    }
-)
+ZIPS, AGED = column(["01234", "00501", None], "str"), column([20.0, 40.0, None])
+TABLE = pd.DataFrame({"zip": ZIPS, "age": AGED, "children": column([0, 1, 3])})
 FORMS = {
     "zip": {"levels": ["01234", "00501"], "nullable": True},
     "age": {"bounds": [0, 100], "bins": 10, "nullable": True},
@@ -209,35 +204,22 @@ def test_integers_above_floats_are_exact() -> None:
     assert set(fitted(frame, {"x": large}).sample()["x"]) == set(large)
 
 
-REFUSED: dict[str, tuple[Any, Any, str]] = {
-    "floats that round": (
-        pd.DataFrame({"x": [2.0**60]}),
-        {"x": [2**60 + 1, 2**60 + 2]},
-        r"integers or texts for levels from 2\*\*53 on",
-    ),
-    "a type that Arrow lacks": (
-        polars.DataFrame({"x": [1, 2]}, schema={"x": polars.Int128}),
-        "discover",
-        "types that Arrow has, got column 'x' of Int128",
-    ),
-    "a query of polars": (
-        polars.DataFrame({"x": [1, 2]}).lazy(),
-        "discover",
-        r"frame of pandas, polars or Arrow.*got LazyFrame",
-    ),
-    "durations in numbers": (
-        pd.DataFrame({"x": COLUMNS["durations"]}),
-        {"x": {"bounds": [0, 10], "bins": 5}},
-        r"write bounds as datetime\.timedelta",
-    ),
-}
+LARGE = polars.DataFrame({"x": [1, 2]}, schema={"x": polars.Int128})
+QUERY = polars.DataFrame({"x": [1, 2]}).lazy()
+TIMES = pd.DataFrame({"x": COLUMNS["durations"]})
+ROUNDED = pd.DataFrame({"x": [2.0**60]})
+REFUSED: list[tuple[Any, Any, str]] = [
+    (ROUNDED, [2**60 + 1, 2**60 + 2], r"integers or texts for levels from 2\*\*53 on"),
+    (LARGE, "discover", "types that Arrow has, got column 'x' of Int128"),
+    (QUERY, "discover", r"frame of pandas, polars or Arrow.*got LazyFrame"),
+    (TIMES, {"bounds": [0, 10], "bins": 5}, r"write bounds as datetime\.timedelta"),
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_frame_that_cannot_be_read_is_refused(case: str) -> None:
-    frame, domain, message = REFUSED[case]
+@pytest.mark.parametrize(("frame", "form", "message"), REFUSED)
+def test_a_frame_that_cannot_be_read_is_refused(frame: Any, form: Any, message: str) -> None:
     with refusal(match=message):
-        fitted(frame, domain)
+        fitted(frame, {"x": form})
 
 
 class Query:
@@ -370,14 +352,11 @@ DOMAIN: dict[str, Any] = {
 }
 
 
-PATIENTS = pa.table(
-    {
-        "ward": pa.array(["north", "south", "north", "north"] * 100).dictionary_encode(),
-        "age": pa.array([20, 35, 35, 80] * 100, pa.int8()),
-        "weight": pa.array([60.5, None, 75.0, 81.25] * 100, pa.float32()),
-        "day": pa.array([date(2026, 3, 4)] * 400),
-    }
-)
+WARDS = pa.array(["north", "south", "north", "north"] * 100).dictionary_encode()
+AGES = pa.array([20, 35, 35, 80] * 100, pa.int8())
+WEIGHTS = pa.array([60.5, None, 75.0, 81.25] * 100, pa.float32())
+DAY = pa.array([date(2026, 3, 4)] * 400)
+PATIENTS = pa.table({"ward": WARDS, "age": AGES, "weight": WEIGHTS, "day": DAY})
 
 
 def test_categories_return_with_declared_levels() -> None:
@@ -396,23 +375,17 @@ def test_a_pickle_of_a_fit_holds_no_category_of_the_rows(column: str) -> None:
     assert b"very secret" in pickle.dumps(labelled)
 
 
+LONG = {"bounds": [0, 1000], "bins": 10, "integer": True}
+WIDE = {"bounds": [0, 1e6], "bins": 10}
 RESULTS: dict[str, tuple[pa.Array, Any, pa.DataType]] = {
     "categories of numbers": (pa.array([1, 3] * 200).dictionary_encode(), "discover", pa.int64()),
     # A reader of files makes texts of a column of numbers for one text in it.
     "texts for numbers": (pa.array(["0", "1", None, "2"] * 100), [0, 1, 2], pa.int64()),
     "levels of different kinds": (pa.array([0, 1] * 200, pa.int16()), [0, "1", 2], pa.string()),
     "numbers for dates": (pa.array([7] * 400), DOMAIN["day"], pa.timestamp("s")),
-    "small integers": (
-        pa.array([20, 80] * 200, pa.int8()),
-        {"bounds": [0, 1000], "bins": 10, "integer": True},
-        pa.int64(),
-    ),
+    "small integers": (pa.array([20, 80] * 200, pa.int8()), LONG, pa.int64()),
     "small levels": (pa.array([0, 1] * 200, pa.int16()), [0, 1, 70_000], pa.int64()),
-    "small floats": (
-        pa.array([60.5, 75.0] * 200, pa.float16()),
-        {"bounds": [0, 1e6], "bins": 10},
-        pa.float64(),
-    ),
+    "small floats": (pa.array([60.5, 75.0] * 200, pa.float16()), WIDE, pa.float64()),
 }
 
 

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -135,12 +136,10 @@ def test_of_many_threads_one_refines() -> None:
 
 
 def test_failed_dry_run_leaves_the_refinement(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuses(*_: Any, **__: Any) -> Any:
-        raise DeclarationError("independent: expected what it can do, got more")
-
     first = synthesizer().fit(PEOPLE)
     with monkeypatch.context() as changed:
-        changed.setattr(Independent, "refine", refuses)
+        error = DeclarationError("independent: expected what it can do, got more")
+        changed.setattr(Independent, "refine", Mock(side_effect=error))
         with refusal(match="expected what it can do"):
             synthesizer("2").fit(PEOPLE, refines=first)
     synthesizer("2").fit(PEOPLE, refines=first)
@@ -291,8 +290,8 @@ def test_nothing_that_learned_from_elsewhere_is_refined() -> None:
 
 
 def test_a_discovered_domain_is_not_refined() -> None:
-    result = {"domain": {"age": {"bounds": "discover", "bins": 4}}, "discover": {"epsilon": "0.3"}}
-    first = synthesizer(**result).fit(PEOPLE)
+    opened = {"age": {"bounds": "discover", "bins": 4}}
+    first = synthesizer(domain=opened, discover={"epsilon": "0.3"}).fit(PEOPLE)
     with refusal(match="refines: the domain of both fits must be declared, but that"):
         synthesizer("2").fit(PEOPLE, refines=first)
 
@@ -318,14 +317,12 @@ def test_a_population_pays_what_is_between_the_two(ledger: Ledger) -> None:
 
 
 def test_an_account_in_rho_pays_the_rho_between_the_two(ledger: Ledger) -> None:
-    two(population="concentrated", noise="exact", method="one_shot", delta="1e-9")
-    assert ledger.balance("concentrated").spent == rho_of(Fraction(2), DELTA)
-
-
-def test_rho_account_refuses_a_pure_refinement(ledger: Ledger) -> None:
+    in_rho = {"population": "concentrated", "noise": "exact"}
     with refusal(match="a fit in pure ε cannot be refined by an account in ρ, where"):
-        two(population="concentrated", noise="exact", method="independent")
+        two(**in_rho)
     assert ledger.balance("concentrated").spent == Fraction("0.125")
+    two(**in_rho, method="one_shot", delta="1e-9")
+    assert ledger.balance("concentrated").spent == Fraction("0.125") + rho_of(Fraction(2), DELTA)
 
 
 def test_pickle_is_refined_once_with_a_ledger(ledger: Ledger) -> None:

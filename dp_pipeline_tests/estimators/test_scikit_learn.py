@@ -100,10 +100,9 @@ def test_bounds_may_use_names_of_a_frame():
 
 def test_a_frame_with_other_columns_is_refused_after_the_fit():
     estimator = quiet_fit(private(), FRAME)
-    with pytest.raises(ValueError, match="feature names should match"):
-        estimator.predict(FRAME.rename(columns={"lat": "north"}))
-    with pytest.raises(ValueError, match="feature names should match"):
-        estimator.predict(FRAME.assign(height=0.0))
+    for frame in (FRAME.rename(columns={"lat": "north"}), FRAME.assign(height=0.0)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            estimator.predict(frame)
 
 
 def test_distances_have_names_and_can_be_a_frame():

@@ -16,7 +16,6 @@ from dp_pipeline.export.folder import files_of
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.rendering import card_page, has_same_words
 from dp_pipeline_tests.export.samples import CITY, STRANGE, exported, map_release, table_release
-from dp_pipeline_tests.orchestration.patients import PATIENTS
 from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous, spec
 
 
@@ -146,8 +145,7 @@ def test_the_page_of_a_card_has_the_same_words() -> None:
 def test_no_value_is_markup_on_the_page_of_a_card(text: str) -> None:
     release = table_release()
     titled = replace(release, spec=replace(release.spec, title=text), summary=text)
-    markdown, plain = card(titled), Tags()
-    usual = Tags()
+    markdown, plain, usual = card(titled), Tags(), Tags()
     page = card_page(markdown)
     plain.feed(page)
     usual.feed(card_page(card(release)))
@@ -156,7 +154,6 @@ def test_no_value_is_markup_on_the_page_of_a_card(text: str) -> None:
 
 
 def test_a_card_of_exact_measures_becomes_a_page_too() -> None:
-    assert PATIENTS["purpose"] == "release"
     made = k_anonymous(spec=spec())
     assert has_same_words(card_page(card(made)), card(made))
 
