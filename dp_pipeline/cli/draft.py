@@ -130,7 +130,9 @@ def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[s
 
 
 def _path(path: Path, folder: Path) -> str:
-    """Return a path as text, relative to ``folder`` or to the folder of data if it is inside."""
+    """Return a path as text: relative to ``folder`` or to the folder of data if it is inside, else
+    absolute.
+    """
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)

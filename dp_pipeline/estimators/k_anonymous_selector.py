@@ -238,7 +238,8 @@ labels in every class; no ε, not differentially private
         return frame
 
     def transform(self, X: Any) -> Any:
-        """Return the kept bits of every row; with boxes, the share of its box where each is true.
+        """Return the kept bits of every row; with boxes, the share of its box's levels at which
+        each is true.
 
         The result has no guarantee, such as k-anonymity.
 

@@ -126,10 +126,11 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """Return a metric of the table without negative counts, with an error estimated by redrawing
-    noise.
+    """Return a metric of the nearest table of counts ≥ 0 with the same total, 0 where it is NaN.
 
-    scale   of the noise in one cell
+    Its Laplace scale is that of its error, which is estimated by redrawing noise.
+
+    scale   Laplace scale of the noise in one cell
     """
 
     def estimate(table: FloatArray) -> float:

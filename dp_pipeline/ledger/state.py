@@ -165,7 +165,7 @@ class _Digests:
 
     @property
     def total(self) -> str:
-        """The SHA-256 over the digests of all rows, in hex digits."""
+        """The SHA-256, in hex, over the digests of all rows of the table ``state``, by key."""
         return hashlib.sha256(self._text).hexdigest()
 
     def put(self, key: StateKey, value: StateValue | None) -> None:

@@ -341,7 +341,9 @@ class SourceCursor:
 def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
     """Return the cursor after checking the source; None if it is missing or being written.
 
-    Its bytes are read if its stamp changed, and only to hash them."""
+    Its bytes are read if its stamp changed, and only to hash them. An empty ``snapshot_digest``
+    becomes their digest if the current snapshot was read after their last change.
+    """
     stamp = source_stamp(spec.source)
     if stamp is None or stamp.text == cursor.stamp:
         return None if stamp is None else cursor

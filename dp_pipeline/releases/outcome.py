@@ -107,7 +107,10 @@ def _noisy_totals(spec: DatasetSpec, bundles: Iterable[Bundle]) -> dict[str, lis
 
 
 def released_bundle(release: Release, pointer: dict[str, str]) -> Bundle:
-    """Return the settled bundle that a pointer file names; Damaged if it is of another release."""
+    """Return the settled bundle that a pointer file names; Damaged if it is of another release.
+
+    pointer   content of the file
+    """
     expected = release.level_facts
     if release.windows:
         expected[WINDOW] = range_text(release.windows)

@@ -239,8 +239,11 @@ def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
 
 
 def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
-    """Return the weight of each pair of an attribute's codes (cells,), as a share of all units; the
-    pairs of parts of one unit share a weight of 1."""
+    """Return the weight of each pair of an attribute's k codes, as a share of all units: (k·k,) for
+    parts in order, else (k(k + 1)/2,).
+
+    The pairs of parts of one unit share a weight of 1; a unit of one part has none.
+    """
     cells = _cells_of_pairs(units.pair_counts(name), units.domain)
     many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
     return np.asarray((cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum())

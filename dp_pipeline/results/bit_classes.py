@@ -211,7 +211,8 @@ def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
 
 
 def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
-    """Return the smallest integer t ≥ 0 with P(S > t) ≤ ``most``, for the sum S of ``tail_of_sum``.
+    """Return the smallest integer t ≥ 0 with P(S > t) ≤ ``most``, for the sum S of ``terms``
+    independent discrete Laplace numbers.
 
     Twice the margin of one number, 2·scale·ln(1/most), is too little where there are many: ten
     exceed it with a probability of .089, not .05.
