@@ -310,8 +310,8 @@ def webserver(words: Sequence[str]) -> None:
         if path_prefix:
             # The guard knows the paths that answer with data, from the root.
             raise DeclarationError(
-                f"--path-prefix: the pages have no path prefix, so {path_prefix[:60]!r} cannot be "
-                "used: leave it out"
+                "--path-prefix or DAGSTER_WEBSERVER_PATH_PREFIX: the pages have no path prefix, so "
+                f"{path_prefix[:60]!r} cannot be used: leave it out"
             )
         return WebGuard(create_app(context, path_prefix, *arguments, **options), origins)
 

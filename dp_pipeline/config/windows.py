@@ -117,6 +117,15 @@ class Windows:
         """Return the second, since 1970 in UTC, from which a window may be read: end plus grace."""
         return self.end(name) + self.grace
 
+    def closing_text(self, name: str) -> str:
+        """Return the minute, in UTC, from which a window may be read, as text.
+
+        >>> from dp_pipeline.config.clock import Clock
+        >>> Windows("at", "week", Clock("timestamp"), "2026-W01").closing_text("2026-W02")
+        '2026-01-12 00:00 UTC'
+        """
+        return f"{datetime.fromtimestamp(self.closing_time(name), UTC):%Y-%m-%d %H:%M} UTC"
+
     def name_at(self, seconds: int) -> str:
         """Return the name of the window that contains a moment, in seconds since 1970 in UTC."""
         return _window_name(period_start(self.clock.wall_time(seconds), self.every), self.every)

@@ -110,11 +110,10 @@ def _sweep(store: Path, spec: DatasetSpec) -> None:
 def _require_closed(spec: DatasetSpec, moment: int) -> None:
     """Raise NotPrepared before a window's end plus its grace, when late rows could still arrive."""
     if spec.window and spec.time_windows.closing_time(spec.window) > moment:
-        closes = datetime.fromtimestamp(spec.time_windows.closing_time(spec.window), UTC)
         raise NotPrepared(
             f"{spec.name}: the window {spec.window} is not yet closed and is read from "
-            f"{closes:%Y-%m-%d %H:%M} UTC on: `dp-pipeline run {spec.name}` takes the newest "
-            "closed one"
+            f"{spec.time_windows.closing_text(spec.window)} on: `dp-pipeline run {spec.name}` "
+            "takes the newest closed one"
         )
 
 

@@ -163,8 +163,8 @@ def parse_request(
     names = declared.parse_range(windows) if windows else declared.closed(now())[-1:]
     if not names:
         raise DeclarationError(
-            f"{spec.name}: no window is closed yet, as the first is {declared.first}: wait for "
-            "its end"
+            f"{spec.name}: no window is closed yet: the first, {declared.first}, is read from "
+            f"{declared.closing_text(declared.first)} on: wait until then"
         )
     return replace(options, windows=names)
 
