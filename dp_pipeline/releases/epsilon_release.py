@@ -312,8 +312,9 @@ class EpsilonRelease(NoisyRelease):
         before = self.spec.time_windows.preceding(self.spec.window)
         if before is None or self.spec.time_windows.preceding(self.windows[0]) is None:
             return ""
-        pointer = pointer_path(replace(self, spec=self.spec.at_window(before)))
-        return earlier_release_folder(as_release_key(spec.key), self.spec, self.home, pointer)
+        earlier = replace(self, spec=self.spec.at_window(before))
+        key = as_release_key(spec.key)
+        return earlier_release_folder(key, earlier.spec, self.home, pointer_path(earlier))
 
     def draw_bundle(
         self,
@@ -360,13 +361,14 @@ class EpsilonRelease(NoisyRelease):
         paid = PaidMarginals() if coarse is None else coarse.paid
         # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
         seed = hashlib.sha256(f"{key.digest} {self.postprocessing}".encode()).digest()
+        declared = self.spec.of_all_windows()
         result = fit(
             self.model,
             self.guarantee,
             curators(paid),
             epsilon=key.epsilon,
             rng=np.random.default_rng(int.from_bytes(seed[:16])),
-            earlier=earlier_bundle(key, self.spec, self.home, folder).tables if folder else None,
+            earlier=earlier_bundle(key, declared, self.home, folder).tables if folder else None,
             coarse=coarse,
             public=None if public is None else public.table,
         )

@@ -284,6 +284,20 @@ def exact_quality(release: Release, bundle: Bundle) -> "list[QualityRow]":
 _LAST = "last window"
 
 
+def _run_text(spec: DatasetSpec, facts: Mapping[str, str]) -> str:
+    """Return the request to run what has these facts, a command where there is one."""
+    command = f"run {spec.name}"
+    if "k" in facts:
+        command = f"anonymize {spec.name} --method {facts['model']} --k {facts['k']}"
+    else:
+        command += f" --window {spec.window}" if spec.window else ""
+        ends = facts.get(WINDOW, "").split("..")
+        command += f" --span {len(spec.time_windows.between(*ends))}" if len(ends) > 1 else ""
+        if "epsilon" in facts:
+            command += f" --model {facts['model']} --epsilon {facts['epsilon']}"
+    return f"run `dp-pipeline {command}`"
+
+
 def pointed_bundle(
     spec: DatasetSpec, home: Home, pointer: Mapping[str, str], **expected: str
 ) -> Bundle:
@@ -295,9 +309,7 @@ def pointed_bundle(
     Raises Damaged for a bundle with other facts, and for one that is not as it was settled.
     """
     folder = PurePath(pointer["folder"])
-    again = (
-        f"run {f'the window {spec.window}' if spec.window else 'the data set'} again, at no cost"
-    )
+    again = f"{_run_text(spec, expected)} again, at no cost"
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
             f"{spec.name}: a stored file must name the folder of a release in {home.released}, "

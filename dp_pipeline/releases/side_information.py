@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
@@ -68,6 +69,7 @@ def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, point
 
     It suits if its declarations and parameters are those of the key. Damaged if it was changed.
 
+    spec      the declaration, at the previous window
     pointer   the file that names it
     """
     stored = read_document(pointer)
@@ -82,9 +84,10 @@ def earlier_release_folder(key: ReleaseKey, spec: DatasetSpec, home: Home, point
 def earlier_bundle(key: ReleaseKey, spec: DatasetSpec, home: Home, folder: str) -> Bundle:
     """Return the settled release of a model in a store folder; Damaged if it was changed.
 
-    key   of a release of the same model, of any time window
+    key   of a release of the same model and ε, of any time window
     """
-    return pointed_bundle(spec.of_all_windows(), home, {"folder": folder}, model=key.model)
+    level = epsilon_text(key.epsilon)
+    return pointed_bundle(spec, home, {"folder": folder}, model=key.model, epsilon=level)
 
 
 def _require_alike(

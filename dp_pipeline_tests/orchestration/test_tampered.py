@@ -180,7 +180,9 @@ def test_pointer_to_another_release_is_refused(name, released_rides: Project, sp
     if name == "dataset":
         del expected["dataset"]
         spec = replace(spec, name="another")
-    with pytest.raises(Damaged, match=f"must name a release whose {name} is another, but it names"):
+    command = f"`dp-pipeline run {spec.name} --model {expected['model']} --epsilon "
+    words = f"must name a release whose {name} is another, but it names .*: run {command}"
+    with pytest.raises(Damaged, match=words):
         pointed_bundle(spec, released_rides.home, pointer, **expected)
 
 

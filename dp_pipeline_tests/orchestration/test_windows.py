@@ -216,6 +216,13 @@ def test_a_pointer_to_another_window_is_refused(project: Project, spec: DatasetS
     (folder / "partition-2026-W02.0.1.json").write_text(text)
     done = project.cli_here("roll-up", "stream", "--model", "independent", "--window", "2026-W02")
     assert_refused(done, 1, "must name a release whose last window is 2026-W02, but it names")
+    run = "run `dp-pipeline run stream --window 2026-W02 --model"
+    assert_refused(done, 1, f"{run} independent --epsilon 0.1` again, at no cost")
+    trees = project.home.released / "stream" / "htree_kmeans"
+    text = (trees / "partition-2026-W01.0.5.json").read_text()
+    (trees / "partition-2026-W02.0.5.json").write_text(text)
+    with pytest.raises(RunFailed, match=f"{run} htree_kmeans --epsilon 0.5` again, at no cost"):
+        run_weeks(project, spec, "2026-W03")
     (project.home.raw / "stream" / "current.2026-W02").write_text("2026-W01")
     with pytest.raises(Damaged, match="of a snapshot of window 2026-W02, but it does not"):
         publish(project.release(spec.at_window("2026-W02"), model="independent"))
