@@ -236,11 +236,15 @@ def test_the_first_of_astronomically_many_sets_are_found_at_once() -> None:
     assert len(set(first)) == 1000
 
 
+def families_of(
+    sizes: dict[str, int], placed: list[str], most_cells: int, most: int, seed: int = 0
+) -> list[Family]:
+    rng = np.random.default_rng(seed)
+    return list(candidate_families(sizes, placed, most_cells=most_cells, most=most, rng=rng))
+
+
 def test_where_there_are_few_families_all_of_them_are_candidates() -> None:
-    sizes = {"a": 2, "b": 3, "c": 4, "d": 30}
-    families = candidate_families(
-        sizes, ["a", "b"], most_cells=12, most=200, rng=np.random.default_rng(0)
-    )
+    families = families_of({"a": 2, "b": 3, "c": 4, "d": 30}, ["a", "b"], 12, 200)
     # c with a has 8 cells, with b 12, with both 24; d has no room for a parent.
     assert set(families) == {Family("c", ("a",)), Family("c", ("b",))}
 
@@ -248,12 +252,9 @@ def test_where_there_are_few_families_all_of_them_are_candidates() -> None:
 def test_of_many_families_a_seeded_sample_is_drawn() -> None:
     placed = list(EIGHT)[:5]
     assert 3 * comb(5, 2) == 30
-    every = candidate_families(EIGHT, placed, most_cells=8, most=30, rng=np.random.default_rng(1))
+    every = families_of(EIGHT, placed, 8, 30)
     assert len(every) == 30
-    some, again, other = (
-        candidate_families(EIGHT, placed, most_cells=8, most=20, rng=np.random.default_rng(seed))
-        for seed in (1, 1, 2)
-    )
+    some, again, other = (families_of(EIGHT, placed, 8, 20, seed) for seed in (1, 1, 2))
     assert len(set(some)) == 20
     assert set(some) < set(every)
     assert some == again != other
@@ -263,20 +264,13 @@ def test_in_a_sample_every_child_is_as_likely_as_another() -> None:
     # "wide" has 10 families and "narrow" 10 of more: 500 of 1000 draws, deviation 16; 7 of them
     # in 10^-11.
     sizes = {**dict.fromkeys(list(EIGHT)[:5], 2), "wide": 4, "narrow": 2}
-    drawn = [
-        one.child
-        for seed in range(1000)
-        for one in candidate_families(
-            sizes, list(sizes)[:5], most_cells=8, most=1, rng=np.random.default_rng(seed)
-        )
-    ]
+    placed = list(sizes)[:5]
+    drawn = [families_of(sizes, placed, 8, 1, seed)[0].child for seed in range(1000)]
     assert abs(drawn.count("wide") - 500) < 7 * 16
 
 
 def test_without_room_for_a_parent_there_is_no_candidate() -> None:
-    sizes = {"a": 4, "b": 4}
-    assert not candidate_families(sizes, ["a"], most_cells=15, most=9, rng=np.random.default_rng(0))
-    assert not candidate_families(sizes, ["a"], most_cells=0, most=9, rng=np.random.default_rng(0))
+    assert not any(families_of({"a": 4, "b": 4}, ["a"], cells, 9) for cells in (15, 0))
 
 
 def test_a_network_of_degree_k_is_measured_by_d_less_k_tables() -> None:

@@ -87,12 +87,12 @@ def test_every_model_that_refines_is_tested() -> None:
 @every_model
 @every_delta
 def test_all_steps_together_cost_what_the_last_one_costs_alone(name, delta):
-    noise = [SeededNoise(one) for one in range(3)]
+    noise = [SeededNoise(seed) for seed in range(3)]
     levels = (FIRST, SECOND, THIRD)
     runs = in_steps(name, rows_of(name), noise, levels=levels, delta=delta)
     model, domain = TABLES[name]
     guarantee = guarantee_of(model, THIRD, delta, domain=domain)
-    assert sum(one.epsilon for run in runs for one in run.spends) == guarantee.amount
+    assert sum(spend.epsilon for run in runs for spend in run.spends) == guarantee.amount
 
 
 def losses(name: str, noise: Callable[[], list[NoiseSource]]) -> list[Any]:
@@ -117,18 +117,18 @@ def test_a_person_uses_all_of_it(name: str) -> None:
 def test_the_second_has_the_noise_of_its_epsilon(name: str) -> None:
     *_, refined = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)])
     (alone,) = in_steps(name, rows_of(name), [SeededNoise(3)], levels=[SECOND])
-    scales = [{n: one.scale for n, one in measured(run).items()} for run in (refined, alone)]
+    scales = [{n: table.scale for n, table in measured(run).items()} for run in (refined, alone)]
     assert scales[0] == scales[1]
 
 
 @every_delta
-@pytest.mark.parametrize("name", [one for one in TABLES if one.startswith("one_shot")])
+@pytest.mark.parametrize("name", [name for name in TABLES if name.startswith("one_shot")])
 def test_one_shot_measures_the_same_tables_with_less_noise(name, delta):
     first, second = in_steps(name, rows_of(name), [SeededNoise(1), SeededNoise(2)], delta=delta)
     before, after = measured(first), measured(second)
     assert list(before) == list(after)
-    assert all(after[one].variance < before[one].variance / 1.9 for one in before)
-    assert not {NOISY_MAX, LINF} & {one.mechanism for one in second.spends}
+    assert all(after[name].variance < before[name].variance / 1.9 for name in before)
+    assert not {NOISY_MAX, LINF} & {spend.mechanism for spend in second.spends}
     assert dict(first.released.groupings) == dict(second.released.groupings)
 
 
@@ -183,9 +183,9 @@ OURS, OTHERS = dependent_rows(SIZES, 1_000, seed=1), dependent_rows(SIZES, 20_00
 def test_all_is_spent_on_marginals_and_nothing_on_finding_tables(delta: Fraction | None) -> None:
     run = fit_with_public(OURS, public(OTHERS), delta=delta)
     words = [spend.what for spend in run.spends]
-    assert all(one.startswith(("marginal", "number of rows")) for one in words)
-    assert not {NOISY_MAX, LINF} & {one.mechanism for one in run.spends}
-    measured = {", ".join(one.attributes) for one in run.released.measured if one.attributes}
+    assert all(what.startswith(("marginal", "number of rows")) for what in words)
+    assert not {NOISY_MAX, LINF} & {spend.mechanism for spend in run.spends}
+    measured = {", ".join(table.attributes) for table in run.released.measured if table.attributes}
     asked = {word.split(" of ")[1].removesuffix(", refined") for word in words if "margi" in word}
     assert measured == asked, "public tables are not said to be measured"
 

@@ -186,19 +186,13 @@ def test_what_depends_is_joined_and_nothing_else() -> None:
     assert edges_of(done) == {frozenset("ab"), frozenset("cd"), frozenset("ef")}
 
 
-def thresholds(model: JTree, *, rows: int) -> dict[tuple[str, ...], float]:
-    """In rows, from the score of the smallest table that passes."""
-    growth = jtree.CliqueGrowth(dict(zip(MIXED.names, MIXED.shape(MIXED.names), strict=True)), 9)
-    pairs = jtree.pairs_of(MIXED.names)
-    return {pair: model._threshold(pair, growth, rows) / UNIT for pair in pairs}
-
-
 def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
-    limits = thresholds(JTree(), rows=1000)
+    growth = jtree.CliqueGrowth(dict(zip(MIXED.names, MIXED.shape(MIXED.names), strict=True)), 9)
     # θ = φ²·(min − 1)/2 nats, and U = n·√(θ/2).
     for pair, smaller in {("a", "d"): 2, ("b", "c"): 3, ("c", "d"): 5}.items():
         theta = 0.2**2 * (smaller - 1) / 2
-        assert limits[pair] == pytest.approx(1000 * (theta / 2) ** 0.5, rel=1e-3)
+        limit = JTree()._threshold(pair, growth, 1000) / UNIT
+        assert limit == pytest.approx(1000 * (theta / 2) ** 0.5, rel=1e-3)
 
 
 @settings(max_examples=50)

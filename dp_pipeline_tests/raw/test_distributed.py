@@ -33,7 +33,7 @@ from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.population import POPULATIONS, Population
-from dp_pipeline_tests.raw.questions import ASKED, assert_agrees, memory, write_stages
+from dp_pipeline_tests.raw.questions import ASKED, memory, write_stages
 
 pytestmark = pytest.mark.chain
 
@@ -44,16 +44,6 @@ MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 def stored(population: Population, folder: Path, rows: int) -> StoredRows:
     """A population on disk, so many rows in a row group."""
     return StoredRows.of(population.domain, write_stages(population, folder, rows))
-
-
-def test_every_question_agrees_with_a_loop(engine, tmp_path):
-    # One population of the contract, in batches of 13 rows, some of the last one.
-    population = POPULATIONS["few rows"]
-    rows = stored(population, tmp_path, 13)
-    fold = MADE[engine](rows)
-    counter = FoldCounter(population.domain, fold)
-    for ask in ASKED if engine == "dask" else ASKED[:2]:
-        assert_agrees(lambda _: counter, population, ask)
 
 
 def test_no_rows_are_rows_like_any_other(engine, tmp_path):

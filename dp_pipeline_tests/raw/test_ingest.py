@@ -1,8 +1,6 @@
 """A source is read once; a snapshot is whole or not there, and never changes."""
 
 import json
-import os
-import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
@@ -97,17 +95,6 @@ def test_the_manifest_has_facts_but_no_rows_or_counts(run, spec):
     assert manifest["ingested_at"].endswith("+00:00")
     assert set(manifest["versions"]) == {"dp_pipeline", "python", "pyarrow", "numpy"}
     assert "Waltraud" not in json.dumps(manifest)
-
-
-def test_everything_on_the_store_is_the_owners_only(run, store):
-    mask = os.umask(0)
-    try:
-        run()
-    finally:
-        os.umask(mask)
-    paths = [store, *store.rglob("*")]
-    modes = {(path.is_dir(), stat.S_IMODE(path.stat().st_mode)) for path in paths}
-    assert modes == {(True, 0o700), (False, 0o600)}
 
 
 def test_rows_are_stored_with_zstd(run):
