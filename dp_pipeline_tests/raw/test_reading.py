@@ -222,7 +222,7 @@ ROWS = {
 
 @pytest.mark.parametrize("function", DERIVED)
 def test_a_derived_column_is_a_function_of_one_row(function, tmp_path):
-    form = "{levels: [CH, D], nullable: true}" if "first" in function else "{bounds: [-99, 2999]}"
+    form = "{levels: [CH, D], nullable: true}" if "prefix" in function else "{bounds: [-99, 2999]}"
     more = f'derive: {{made: {function}}}\nreading: {{decimal: ",", missing: ["?"]}}'
     spec = written_spec(tmp_path, f"{{made: {form}}}", more=more)
     assert column_of(spec.domain["made"], pa.table(ROWS)).to_pylist() == DERIVED[function]
