@@ -13,6 +13,7 @@ from dp_pipeline.config.clock import DAY, Clock
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.windows import PERIODS, Windows
+from dp_pipeline.releases.run_options import parse_request
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.config.mistakes import GOOD
 
@@ -130,6 +131,12 @@ def test_a_window_is_closed_once_it_has_ended_and_its_grace_too():
     assert weeks.closed(closes, after="2026-W01") == ("2026-W02",)
     assert weeks.closed(closes, after="2026-W02") == ()
     assert weeks.closed(at("2020-01-01")) == ()
+
+
+def test_first_open_window_is_named_with_the_time_of_its_reading(tmp_path):
+    later = WHOLE["windows"].replace("2026-W01", "2126-W01")
+    with pytest.raises(DeclarationError, match=r"2126-W01, is read from 2126-01-[0-9 :]+UTC"):
+        parse_request(loaded(tmp_path, **{**WHOLE, "windows": later}))
 
 
 @pytest.mark.parametrize("every", PERIODS)
