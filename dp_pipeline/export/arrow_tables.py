@@ -36,7 +36,7 @@ def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]
         return pa.array(values.tolist() if values.dtype.kind in "UO" else values, type_)
 
     types = {
-        name: _stored_type(stored[name])
+        name: _source_type(stored[name])
         if name in stored
         else _arrow_type(typed_batch(table, name))
         for name in table
@@ -172,7 +172,7 @@ def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
     return first, chain([first], batches)
 
 
-def _stored_type(column: StoredColumn) -> Any:
+def _source_type(column: StoredColumn) -> Any:
     if column.type.endswith("categories"):
         index = np.min_scalar_type(-max(2, len(column.labels)))
         is_ordered = column.type.startswith("ordered")

@@ -35,7 +35,7 @@ from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
 Counts = TypeVar("Counts")
 AnyCounter = TypeVar("AnyCounter")
-"""The source of exact answers about rows: a Counter, or an UndeclaredCounter."""
+"""The source of exact answers about rows: a Counter, or an UndeclaredDomainCounter."""
 
 CounterQuery = Callable[[AnyCounter], Sealed]
 """An exact question: a function of the counter, whose result has no noise yet."""

@@ -49,7 +49,7 @@ class Sealed:
         return self._counts
 
 
-class UndeclaredCounter(Protocol):
+class UndeclaredDomainCounter(Protocol):
     """A counter of validated rows over attributes whose domain is still to be discovered.
 
     A row is counted if it is valid in every attribute with a declared domain, and at most

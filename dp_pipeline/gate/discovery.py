@@ -25,7 +25,7 @@ from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
 from dp_pipeline.config.encoding import MAX_BOUND, Coordinate
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
-from dp_pipeline.gate.counter import UndeclaredCounter
+from dp_pipeline.gate.counter import UndeclaredDomainCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.quantiles import QuantileCutter, column_tree
@@ -112,7 +112,7 @@ def _query(
 
 def discover(
     spec: DatasetSpec,
-    counter: UndeclaredCounter | None,
+    counter: UndeclaredDomainCounter | None,
     accountant: Accountant,
     transcript: Transcript,
     noise: NoiseSource,
@@ -140,7 +140,7 @@ def discover(
 @dataclass(frozen=True)
 class _Discovery:
     spec: DatasetSpec
-    executor: QueryExecutor[UndeclaredCounter]
+    executor: QueryExecutor[UndeclaredDomainCounter]
 
     def ask(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
         """Answer one query; return ``so_far`` with the levels, bounds or bins that it discovers."""

@@ -124,7 +124,7 @@ class TextRule:
         """Draw noise and return the at most ``most`` texts with the largest noisy weights from
         ``threshold`` on, packed by ``pack_texts`` in the order of their bytes.
 
-        exact   texts and their weights, as ``UndeclaredCounter.texts`` returns them
+        exact   texts and their weights, as ``UndeclaredDomainCounter.texts`` returns them
         """
         texts, numbers = unpack_texts(exact)
         noisy = self._noisy(numbers, noise)

@@ -85,7 +85,7 @@ class TreeSession:
     def _take(self, expansion: Expansion) -> None:
         nodes, bits, shares = expansion
         require_nodes(self._tree, nodes, bits)
-        places = self._places(nodes)
+        places = self._frontier_positions(nodes)
         require_int64(shares, of="shares")
         if shares.shape != (len(nodes),):
             raise BoundaryViolation(
@@ -129,7 +129,7 @@ class TreeSession:
             noisy[here] = measure(exact[here], l1=l1, epsilon=epsilon, noise=noise)
         return noisy
 
-    def _places(self, nodes: Prefixes) -> IntArray:
+    def _frontier_positions(self, nodes: Prefixes) -> IntArray:
         keys = nodes.keys
         if len(keys) and not len(self._keys):
             raise BoundaryViolation(

@@ -108,7 +108,7 @@ class NoisyScores:
         prediction   (pairs,) in rows; the width of the prior is the likeliest of ``WIDTHS``
         """
         widths = (np.sqrt(self.noise.variance) * WIDTHS).tolist()
-        results = [self.integrate(self._laplace(prediction, width)) for width in widths]
+        results = [self.integrate(self._laplace_prior(prediction, width)) for width in widths]
         likely, evidence = max(results, key=lambda result: float(result[1].sum()))
         return likely, float(evidence.sum() - np.log(len(widths)))
 
@@ -121,7 +121,7 @@ class NoisyScores:
         return lambda scores: -scores / mean - np.log(mean)
 
     @staticmethod
-    def _laplace(middle: FloatArray, width: float) -> Callable[[FloatArray], FloatArray]:
+    def _laplace_prior(middle: FloatArray, width: float) -> Callable[[FloatArray], FloatArray]:
         # The part of the distribution that is above 0.
         above = np.log(width * (2 - np.exp(-middle / width)))[:, None]
         return lambda scores: -np.abs(scores - middle[:, None]) / width - above

@@ -249,7 +249,7 @@ def ingested_schema(spec: DatasetSpec, snapshot: Snapshot) -> pa.Schema:
 
 
 @contextmanager
-def ingested_batches(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[BatchReader]]:
+def ingested_batch_readers(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[list[BatchReader]]:
     """Yield functions that each read one batch of the ingested rows, for use inside the block.
 
     They read the snapshot's copy or the files in place. It raises what ``stage_batches`` does.
@@ -273,7 +273,7 @@ def ingested_tables(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[pa.Table]
     """Yield the ingested rows as tables of one schema, at least one.
 
     It raises what ``stage_batches`` does."""
-    with ingested_batches(spec, snapshot) as batches:
+    with ingested_batch_readers(spec, snapshot) as batches:
         for read in batches:
             yield read()
 

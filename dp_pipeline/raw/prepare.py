@@ -40,7 +40,7 @@ from dp_pipeline.raw.contributions import (
     read_group,
     split_by_person,
 )
-from dp_pipeline.raw.ingest import ingested_batches
+from dp_pipeline.raw.ingest import ingested_batch_readers
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     forget_preparation,
@@ -173,7 +173,7 @@ def _normalized_tables(
     """Yield the tables of the first stage, each with all rows of its persons."""
     keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
     normalizer = _Normalizer(spec, keys, scratch)
-    with ingested_batches(spec, snapshot) as batches:
+    with ingested_batch_readers(spec, snapshot) as batches:
         if keys is None or len(batches) == 1:
             yield from map_to_tables(parallel_map, normalizer.normalize_batch, batches, scratch)
             return

@@ -9,7 +9,7 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.files import write_private
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.expectations import Expectation, expectations_of
-from dp_pipeline.raw.ingest import ingested_batches
+from dp_pipeline.raw.ingest import ingested_batch_readers
 from dp_pipeline.raw.snapshot import (
     Snapshot,
     mark_validated,
@@ -56,7 +56,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
         row_dependent = tuple(e for e in expectations if not e.structural)
         # The library's frames are large, so this process has one at a time.
         parallel_map = workers_of(engine, local=map)
-        with ingested_batches(spec, snapshot) as batches:
+        with ingested_batch_readers(spec, snapshot) as batches:
             tallies = evaluate_batches(spec, row_dependent, batches, parallel_map)
         passed |= {e.name: tallies[e.name].is_fulfilled(e) for e in row_dependent}
         shares = {name: tally.share for name, tally in tallies.items() if tally.row_count}

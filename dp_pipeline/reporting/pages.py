@@ -75,7 +75,7 @@ def write_report(  # noqa: PLR0913
         release.require_showable()
     timeline, name = (level, "window") if isinstance(level, Timeline) else (None, level)
     _require_noisy(spec, name, rows, pictures)
-    facts = _over_k(releases) if level == "k" else _over_epsilon(releases, rows)
+    facts = _k_anonymous_facts(releases) if level == "k" else _private_facts(releases, rows)
     return write_page(
         path,
         f"report_{name}.html.j2",
@@ -125,7 +125,7 @@ def _require_noisy(
         )
 
 
-def _over_epsilon(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
+def _private_facts(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
     releasable = [release for release in releases if release.bundle.is_releasable]
     prices = prices_of(releases)
     caveats = {
@@ -174,7 +174,7 @@ class Grid(NamedTuple):
         return cls([f"K = {k}" for k in ks], lines)
 
 
-def _over_k(releases: Sequence[Any]) -> dict[str, Any]:
+def _k_anonymous_facts(releases: Sequence[Any]) -> dict[str, Any]:
     by_method: dict[str, list[ReportedKAnonymousRelease]] = {}
     for release in sorted(releases, key=lambda release: release.k):
         by_method.setdefault(release.method, []).append(release)

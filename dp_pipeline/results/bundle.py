@@ -320,9 +320,10 @@ class Key(Protocol):
         """The SHA-256 in hex of everything that determines the content of the release."""
 
 
-def refinement_digest(population: str, refines: str) -> str:
-    """Return the digest that all refinements of the release with the digest ``refines`` share."""
-    return _digest({"population": population, "refines": refines})
+def refinement_digest(population: str, refined_digest: str) -> str:
+    """Return the digest that all refinements of the release with the digest ``refined_digest``
+    share."""
+    return _digest({"population": population, "refines": refined_digest})
 
 
 def _digest(fields: Mapping[str, Any]) -> str:

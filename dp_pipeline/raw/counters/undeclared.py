@@ -35,7 +35,7 @@ from dp_pipeline.gate.texts import pack_texts
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most, person_codes, tables_by_person
 from dp_pipeline.raw.counters.checked import combined_fingerprint
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.ingest import check_ingested, ingested_batches
+from dp_pipeline.raw.ingest import check_ingested, ingested_batch_readers
 from dp_pipeline.raw.prepare import rows_as_declared, rows_of_window
 from dp_pipeline.raw.snapshot import Snapshot, require_validated
 from dp_pipeline.raw.stages import BatchReader, write_row_groups
@@ -48,8 +48,8 @@ Parts = Callable[[], Iterator[pa.Table]]  # Yields the counted rows, all of a pe
 class UndeclaredRows:
     """A counter of validated rows whose domain is still to be discovered.
 
-    It is a ``gate.counter.UndeclaredCounter``. Texts of more than MAX_LEVEL_BYTES, with control
-    characters, or equal to the name of missing values are no levels.
+    It is a ``gate.counter.UndeclaredDomainCounter``. Texts of more than MAX_LEVEL_BYTES, with
+    control characters, or equal to the name of missing values are no levels.
 
     parts         the counted rows
     fingerprint   of the stored table and of when it was read from the source; empty without
@@ -96,7 +96,7 @@ class UndeclaredRows:
             fingerprint = combined_fingerprint(
                 str(snapshot.manifest.get("read_at", "")), check_ingested(spec, snapshot)
             )
-            with ingested_batches(spec, snapshot) as batches:
+            with ingested_batch_readers(spec, snapshot) as batches:
                 if len(batches) > 1:
                     keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
                     # The file of the parts loses its name with this block.
