@@ -66,7 +66,8 @@ class FitResponse:
         return self._variances(moments.reshape(features, many))
 
     def _variances(self, moments: FloatArray) -> FloatArray:
-        """Return the variance gᵀ (F W F + F/κ)⁻¹ g for every column g of the moments, in rows²."""
+        """Return the variance gᵀ (F W F + F/κ)⁻¹ g for each column g of the moments
+        (features, many): (many,) in rows²."""
         from scipy.linalg import solve_triangular
 
         scaled = moments * self._weight
@@ -121,7 +122,7 @@ class FitResponse:
 
     @cached_property
     def _factor(self) -> FloatArray:
-        """The lower Cholesky factor of F W F + F/κ."""
+        """The lower Cholesky factor of F W F + F/κ (features, features)."""
         cells, variances, ranges = self._features
         many = len(variances)
         gram = np.zeros((many, many))

@@ -82,7 +82,7 @@ class NoisyTables:
         return [table for table in self.tables if set(attributes) <= set(table.attributes)]
 
     def groups_of(self, name: str) -> IntArray:
-        """Return the group of each level of an attribute."""
+        """Return the group of each level of an attribute (levels,); its own without groups."""
         return self._groups.get(name, np.arange(self._rows.sizes[name]))
 
     def has_merged_levels(self, attributes: Names) -> bool:

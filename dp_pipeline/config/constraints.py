@@ -79,7 +79,7 @@ class AllowedCells:
 
     @cached_property
     def twin(self) -> IntArray | None:
-        """The second attribute's code for each code of the first, in code order.
+        """The second attribute's code for each code of the first (levels,), in code order.
 
         None unless there are two attributes and each decides the other.
         """

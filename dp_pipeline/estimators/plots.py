@@ -376,7 +376,7 @@ def _day_text(days: float) -> str:
 
 
 def _days(column: Any) -> FloatArray:
-    """Return dates and times on local clocks as days since 1970, NaN where one is missing."""
+    """Return dates and times (n,) on local clocks as days since 1970, NaN for a missing one."""
     clock = Clock("timestamp", zone_of(column))
     days = times(to_arrow(column, "time"), clock)
     is_time = ~np.isnan(days)

@@ -352,8 +352,8 @@ def _bits(counts: IntArray) -> int:
 
 
 def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArray:
-    """Return the most ones outside of a set of parents' cells, by the zeros in the set: 0, 1, …,
-    ``half`` or more; ``_UNREACHABLE`` or little more where no set has that many zeros."""
+    """Return the most ones outside of a set of parents' cells (half + 1,), by the zeros in the set:
+    0, 1, …, ``half`` or more; ``_UNREACHABLE`` or little more where no set has that many zeros."""
     most = np.full(half + 1, _UNREACHABLE)
     most[0] = 0
     for zero_count, one_count in zip(zero_counts.tolist(), one_counts.tolist(), strict=True):

@@ -149,7 +149,7 @@ class ScoreSession:
         return [self._places[name] for name in names]
 
     def _offsets(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return the penalty of every candidate of the session, in their order; 0 by default.
+        """Return the penalties (m,) of the session's m candidates, in their order; 0 by default.
 
         BoundaryViolation for a penalty of no candidate, or that is no integer within ±2^61.
         """

@@ -264,7 +264,10 @@ def pack_spheres(k: int, box: Sequence[Coordinate], rng: Generator) -> FloatArra
 
 
 def _insert_spheres(shape: tuple[int, ...], radius: float, rng: Generator) -> FloatArray | None:
-    """Return random centres of spheres in [−1, 1]^d without overlap; None if tries run out."""
+    """Return random centres (k, d) of spheres in [−1, 1]^d without overlap; None if tries run out.
+
+    shape   (k, d)
+    """
     places = np.empty(shape)
     for i in range(len(places)):
         for _ in range(_BATCHES):

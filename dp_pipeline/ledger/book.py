@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dp_pipeline.ledger.view import Page, View
 
 LEDGER_VARIABLE = "DP_PIPELINE_LEDGER"
-"""The variable with the address of the server that has the rows; unset: they are in a file."""
+"""The variable with the address of the server that has the ledger; unset: it is a file."""
 
 _VIEW: ContextVar[tuple[str, View] | None] = ContextVar("consistent view", default=None)
 """The view that every read in this context uses, after the name of its ledger and head."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
 MOVED = "ledger.sqlite.moved"
-"""Name of the file once its rows are on a server: nothing opens it again."""
+"""Name of the file once the ledger is on a server: nothing opens it again."""
 BUSY_SECONDS = 120
 _APPLICATION = 0x64706C67
 _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)

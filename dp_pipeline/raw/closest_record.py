@@ -142,7 +142,7 @@ class _PartBuckets:
 
 
 def _buckets(columns: NDArray[Any]) -> NDArray[np.uint16]:
-    """Return a bucket number for every column, equal for equal columns."""
+    """Return a bucket number for each of n columns (n,), equal for equal columns."""
     buckets = np.zeros(columns.shape[1], dtype=np.uint16)
     for codes in columns:
         buckets *= _SPREAD

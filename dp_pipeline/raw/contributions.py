@@ -234,7 +234,7 @@ def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: Int
 
 
 def _order(codes: NDArray[np.int32], digests: Words) -> IntArray:
-    """Return the row indices sorted by person, then by digest."""
+    """Return the row indices (n,) sorted by person, then by digest."""
     # One sort of both in one word is faster than two; the lost bits of a digest rarely matter.
     bits = np.uint64(int(codes.max()).bit_length())
     sort_keys = codes.astype(np.uint64) << (np.uint64(64) - bits)

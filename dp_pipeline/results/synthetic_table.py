@@ -115,7 +115,7 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
 def _sample_numbers(
     bins: Bins, codes: IntArray, rng: np.random.Generator, pieces: Pieces = ()
 ) -> FloatArray:
-    """Return a random number in [edge, next edge) of each code; the last bin has both edges.
+    """Return a number (n,) in [edge, next edge) of each code; the last bin has both edges.
 
     pieces   parts of the bins, in which numbers are as frequent as their rows; uniform without any
     """
@@ -267,7 +267,7 @@ class SyntheticTable:
         )
 
     def counts(self, attributes: Names) -> IntArray:
-        """Return the number of synthetic rows in every cell over some attributes.
+        """Return the number of synthetic rows in every cell over some attributes, one axis each.
 
         Of attributes of units alone it is the number of units; of others that of parts, so a unit
         without parts is in no cell.

@@ -65,7 +65,7 @@ class Assignment:
         return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
 
     def _by_differences(self, columns: Columns) -> IntArray:
-        """Return the labels computed in int64 arithmetic, which holds the largest distance."""
+        """Return the labels (n,), computed in int64, which holds the largest distance."""
         table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
         for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
             difference = q.astype(np.int64)[:, None] - c
@@ -184,7 +184,9 @@ def cells_of(coordinates: NDArray[Any], cells: int) -> IntArray:
 
 
 def grid_counts(columns: Sequence[NDArray[Any]], cells: int, *, rows: int) -> IntArray:
-    """Return the number of rows in each cell of a grid over the box, ``cells`` on each axis."""
+    """Return the number of rows in each cell of a grid over the box, one axis of ``cells`` cells
+    for each column.
+    """
     size = cells ** len(columns)
     table = np.zeros(size, dtype=np.int64)
     # At least as many rows as cells, since bincount writes a whole grid every time.
