@@ -46,6 +46,10 @@ def document(result: Result, *, code: int = 0) -> dict[str, Any]:
 
 def test_a_run_gives_its_releases_and_their_prices_to_a_program(first: tuple[Path, Result]):
     folder, result = first
+    assert (result.err, result.steps) == (
+        "",
+        ("rides: rows …", "rides: ε=0.1 …", "rides: report …"),
+    )
     report = str(folder / "data" / "reports" / "rides.html")
     finished = document(result)
     expected = {"dataset": "rides", "charged": "0.15", "currency": "pure", "report": report}
@@ -57,11 +61,6 @@ def test_a_run_gives_its_releases_and_their_prices_to_a_program(first: tuple[Pat
     assert quality["metric"] == "nicv"
     assert quality["deviation"] > 0, "numbers of sensitive rows must be noisy"
     assert (Path(release["folder"]) / "bundle.json").is_file()
-
-
-def test_a_log_of_a_run_has_a_line_for_each_step(first: tuple[Path, Result]):
-    assert first[1].err == ""
-    assert list(first[1].steps) == ["rides: rows …", "rides: ε=0.1 …", "rides: report …"]
 
 
 def test_a_quiet_run_leaves_stderr_empty(project: Project):

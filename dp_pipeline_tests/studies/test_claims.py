@@ -188,34 +188,12 @@ def test_a_planning_without_numbers_is_not_measured() -> None:
     assert claim.verdict(summary, claim.measured[0], "paid").is_held == {}
 
 
-def test_a_system_without_n_stands_in_both_plannings() -> None:
-    (measured,) = CLUSTERING.claims[0].measured
-    values = {("htree_kmeans", "1"): [1.0, 3.0]}
-    summary = summary_of(CLUSTERING.factors, measured, values)
-    for planning in ("declared", "paid"):
-        place = Place("points", planning, "htree_kmeans", "1")
-        assert summary.mean(place, "nicv_ratio") == Mean(2.0, 1.0, 2)
-
-
 def test_a_baseline_stands_at_every_level() -> None:
     factors = ANONYMITY.factors
     values = {("no_selection", "0"): [1.0, 3.0], ("kjig", "0"): [5.0, 7.0], ("kjig", "5"): [1.0]}
     summary = summary_of(factors, Measured("", "auc_svm", False, "nested"), values)
     assert summary.mean(Place("points", "nested", "no_selection", "5"), "auc_svm") == Mean(2, 1, 2)
-    # What promises nothing is a level like any other.
     assert summary.mean(Place("points", "nested", "kjig", "7"), "auc_svm") is None
-    assert summary.levels("points") == ("0", "5")
-
-
-def test_rcp_has_the_error_of_a_quotient() -> None:
-    (measured,) = CLUSTERING.claims[1].measured
-    values = {("eug_kmeans", "1"): numbers(2.0), ("dpqt_kmeans", "1"): numbers(1.0)}
-    summary = summary_of(CLUSTERING.factors, measured, values)
-    result = summary.mean(Place("points", "declared", "dpqt_kmeans", "1"), "rcp")
-    assert result is not None
-    assert result.value == 50.0
-    # 100 · ½ · √((0.1/1)² + (0.1/2)²)
-    assert result.error == pytest.approx(5.5902, abs=1e-4)
 
 
 def test_a_mean_has_the_standard_error_of_its_repetitions() -> None:
