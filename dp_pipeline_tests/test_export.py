@@ -152,9 +152,7 @@ def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path
         ("plants eug_kmeans", "it was drawn from seeded:7 noise"),
     ],
 )
-def test_an_uncleared_release_is_refused_unless_requested(
-    ran: Project, arguments: str, why: str, tmp_path: Path
-) -> None:
+def test_an_uncleared_release_is_refused_unless_requested(ran: Project, arguments, why, tmp_path):
     refused = export(ran, *arguments.split(), to=tmp_path / "out")
     assert_refused(refused, 2, why, "--allow-not-dp")
     assert not (tmp_path / "out").exists()
@@ -181,9 +179,7 @@ def test_an_uncleared_release_is_refused_unless_requested(
         ("patients kjig --k 5", 1, "exists at K=5: `dp-pipeline anonymize patients --"),
     ],
 )
-def test_an_undeclared_or_unreleased_export_is_refused(
-    ran: Project, arguments: str, code: int, words: str, tmp_path: Path
-) -> None:
+def test_an_undeclared_or_unreleased_export_is_refused(ran, arguments: str, code, words, tmp_path):
     assert_refused(export(ran, *arguments.split(), to=tmp_path / "out"), code, words)
     assert not (tmp_path / "out").exists()
 

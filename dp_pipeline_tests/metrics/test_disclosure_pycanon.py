@@ -29,13 +29,10 @@ def table(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray]:
     return codes, np.unique(skewed, return_inverse=True)[1]
 
 
-def frame_of(codes: np.ndarray, labels: Any) -> pd.DataFrame:
-    return pd.DataFrame(codes, columns=COLUMNS).assign(label=labels)
-
-
 def test_it_finds_the_same_measures(table: tuple[np.ndarray, np.ndarray]) -> None:
     codes, target = table
-    numbers, words = frame_of(codes, target), frame_of(codes, [f"label {x}" for x in target])
+    numbers = pd.DataFrame(codes, columns=COLUMNS).assign(label=target)
+    words = numbers.assign(label=[f"label {x}" for x in target])
     report = disclosure_report(codes, target, labels=int(target.max()) + 1, ordered=True, k=5)
     theirs = (words, COLUMNS, ["label"])
     assert checker.k_anonymity(words, COLUMNS) == report.k

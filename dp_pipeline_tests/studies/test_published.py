@@ -51,9 +51,7 @@ def test_the_published_claims_follow_from_the_summary(kind: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_figures_are_drawn_again_from_the_summary(
-    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_figures_are_drawn_again_from_the_summary(form: str, tmp_path: Path, monkeypatch):
     monkeypatch.undo()  # the empty pictures of other tests
     summary = (FOLDER / "anonymity/summary.csv").read_text(encoding="utf-8").splitlines()
     few = [line for line in summary if line.startswith(("dataset,", "wdbc,release,"))]

@@ -131,9 +131,7 @@ def test_a_picture_has_a_line_a_system_through_its_means(finished_of: FolderOf, 
 
 
 @every_study
-def test_a_finished_study_measures_nothing_again(
-    finished_of: FolderOf, copied_of: FolderOf, ledger: Ledger, monkeypatch, kind: str
-) -> None:
+def test_a_finished_study_measures_nothing_again(finished_of, copied_of, ledger, monkeypatch, kind):
     again = small_study(kind, copied_of(kind))
     monkeypatch.setattr(type(again), "measure", None)
     run_study(again, ledger)
@@ -224,17 +222,13 @@ def test_interrupted_study_ends_in_one_line(prepared_of: FolderOf, monkeypatch) 
     assert stopped.output.endswith(line)
 
 
-def test_cells_of_other_code_are_not_mixed_with_these(
-    copied_of: FolderOf, ledger: Ledger, monkeypatch
-) -> None:
+def test_cells_of_other_code_are_not_mixed_with_these(copied_of: FolderOf, ledger, monkeypatch):
     monkeypatch.setattr(study, "_ROOMS", ("gate",))
     with pytest.raises(DeclarationError, match=r"of study clustering; code .*, got .*--out"):
         run_study(small_study("clustering", copied_of("clustering")), ledger)
 
 
-def test_cells_of_another_declaration_are_not_mixed_with_these(
-    copied_of: FolderOf, datasets: Path, ledger: Ledger
-) -> None:
+def test_cells_of_another_declaration_are_not_mixed_with_these(copied_of, datasets: Path, ledger):
     folder = copied_of("clustering")
     declare_points(datasets, rows=400)
     try:
@@ -272,9 +266,7 @@ def test_release_data_set_is_refused(tmp_path: Path, kind: str) -> None:
 
 
 @every_study
-def test_rows_that_the_ledger_protects_are_not_studied(
-    tmp_path: Path, monkeypatch, kind: str
-) -> None:
+def test_rows_that_the_ledger_protects_are_not_studied(tmp_path: Path, monkeypatch, kind: str):
     out, name, home = tmp_path / "out", DATASET[kind], tmp_path / "home"
     monkeypatch.setenv("DP_PIPELINE_HOME", str(home))
     account = Account(name, "one row", "add_remove", "release", Fraction(1))
