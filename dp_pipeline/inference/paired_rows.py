@@ -239,8 +239,9 @@ def _minimise(
         slope = (rows * chance) @ features - targets + doubt * theta
         if np.abs(slope).max() <= SETTLED * rows.sum():
             break
-        weights = rows * chance * (1 - chance)
-        curvature = (features * weights[:, None]).T @ features + np.diag(doubt)
+        # A product with its own transpose takes half the time.
+        weighted = features * np.sqrt(rows * chance * (1 - chance))[:, None]
+        curvature = weighted.T @ weighted + np.diag(doubt)
         step = np.asarray(np.linalg.solve(curvature, slope))
         part, promised = 1.0, float(slope @ step)
         after, there = value_at(theta - step)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from math import inf
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from dp_pipeline.config.constraints import Mask
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.expected_error import STEPS, ExpectedError, TableInformation, least_noise
 from dp_pipeline.inference.junction_tree import cell_count, triangulated_cliques
+from dp_pipeline.inference.views import covering_design
 
 MAX_TABLE_CELLS = 1024
 """Most cells of a table that is measured: a limit of time and memory."""
@@ -29,6 +31,10 @@ best are computed again: a limit of time."""
 TRIAL_STEPS = 3
 """Gradient steps on the shares with a candidate, from the shares without it: a limit of time."""
 
+COVERING_GAIN = 0.8
+"""Tuned: part of the expected error with a tree below which a covering design is better in fact: a
+tree says more of pairs that it lacks than paths do, and rows of a design have some noise more."""
+
 GAIN_DIGITS = 9
 """Numerical: decimals of a gain, relative to the error, so that gains which differ by rounding are
 equal, and another computer that replays a release chooses the same tables."""
@@ -38,36 +44,67 @@ equal, and another computer that replays a release chooses the same tables."""
 class TableGrowth:
     """A greedy search for tables to measure, which begins with one-way marginals alone.
 
-    error    the expected error that it minimises
-    amount   budget (ε or ρ) for all tables and for better one-way marginals
-    cap      most cells of a clique of the junction tree of all tables; all cliques together, and
-             all tables together, may have twice as many
-    edges    pairs that are in a clique of that tree whatever is measured
+    error        the expected error that it minimises
+    amount       budget (ε or ρ) for all tables and for better one-way marginals
+    cap          most cells of a clique of the junction tree of all tables; all cliques together,
+                 and all tables together, may have twice as many
+    edges        pairs that are in a clique of that tree whatever is measured
+    needs_tree   whether rows can be drawn along such a tree alone
 
     Two tables, a table and an attribute, or two attributes become one table, always those with
     which the error falls most, as long as it falls. A table of several attributes that do not
     depend on each other may pay too: their one-way marginals have less noise in it than apart.
+
+    Where noise is next to nothing, pairs that do not fit into the tree leave most of the error.
+    Then a covering design takes the place of all tables, unless rows need a tree.
     """
 
     error: ExpectedError
     amount: float
     cap: int
     edges: tuple[tuple[str, str], ...] = ()
+    needs_tree: bool = True
 
     def run(self) -> tuple[Names, ...]:
         """Return the attributes of the tables to measure, none inside another, sorted by the order
         of the attributes; every table has two attributes or more."""
-        choice = self._grow(self._empty, self._first_pairs, joins=False)
-        tables = choice.tables
-        unions = {union for place in range(len(tables)) for union in self._unions(tables, place)}
-        pairs = [pair for pair in self._first_pairs if not choice.holds(pair)]
-        choice = self._grow(choice, sorted({*unions, *pairs}), joins=True)
+        choice, is_full = self._grow(self._empty, self._first_pairs, joins=False)
+        views = self._covering(COVERING_GAIN * choice.error) if is_full else ()
+        if not views:
+            unions = {
+                union
+                for place in range(len(choice.tables))
+                for union in self._unions(choice.tables, place)
+            }
+            pairs = [pair for pair in self._first_pairs if not choice.holds(pair)]
+            choice, _ = self._grow(choice, sorted({*unions, *pairs}), joins=True)
         place = self.error.place
-        return tuple(sorted(choice.tables, key=lambda table: [place[name] for name in table]))
+        return tuple(
+            sorted(views or choice.tables, key=lambda table: [place[name] for name in table])
+        )
 
-    def _grow(self, choice: _Choice, candidates: Sequence[Names], *, joins: bool) -> _Choice:
-        """Return the choice with candidates added while the error falls; with ``joins``, also
-        unions of chosen tables with others and with attributes."""
+    def _covering(self, most_error: float) -> tuple[Names, ...]:
+        """Return the covering design with the least expected error; () where no design has less
+        than ``most_error`` rows, or where rows need a tree."""
+        if self.needs_tree:
+            return ()
+        sizes, most = dict(self.error.grouped), min(MAX_TABLE_CELLS, self.cap)
+        designs = {
+            covering_design(sizes, most_cells=1 << bits, most_attributes=len(sizes))
+            for bits in range(2, most.bit_length())
+        }
+        fitting = [views for views in sorted(designs) if self._are_small(views)]
+        errors = [self.error.least_error(views, self.amount) for views in fitting]
+        if min(errors, default=inf) >= most_error:
+            return ()
+        return fitting[int(np.argmin(errors))]
+
+    def _grow(
+        self, choice: _Choice, candidates: Sequence[Names], *, joins: bool
+    ) -> tuple[_Choice, bool]:
+        """Return the choice with candidates added while the error falls, and whether the tree had
+        no room for some; with ``joins``, also unions of chosen tables with others and with
+        attributes."""
         gains = self._gains(choice, candidates)
         current, refused = set(gains), list[set[str]]()
         while gains:
@@ -92,13 +129,12 @@ class TableGrowth:
                 gains |= self._gains(choice, [union for union in unions if union not in gains])
                 current.update(unions)
             gains = {t: gain for t, gain in gains.items() if gain > 0 and not set(t) <= set(table)}
-        return choice
+        return choice, bool(refused)
 
     def fits(self, tables: Sequence[Names]) -> bool:
         """Return whether the tables, at least one, and the cliques of their junction tree have at
         most ``cap`` cells each, and twice as many in all."""
-        cells = [self._cells(table) for table in tables]
-        if max(cells) > self.cap or sum(cells) > 2 * self.cap:
+        if not self._are_small(tables):
             return False
         import networkx as nx
 
@@ -106,7 +142,10 @@ class TableGrowth:
         graph.add_nodes_from(self.error.grouped)
         graph.add_edges_from(pair for table in tables for pair in combinations(table, 2))
         graph.add_edges_from(self.edges)
-        cells = [self._cells(clique) for clique in triangulated_cliques(graph, self.error.grouped)]
+        return self._are_small(triangulated_cliques(graph, self.error.grouped))
+
+    def _are_small(self, tables: Sequence[Names]) -> bool:
+        cells = [self._cells(table) for table in tables]
         return max(cells) <= self.cap and sum(cells) <= 2 * self.cap
 
     def _cells(self, table: Names) -> int:

@@ -83,7 +83,9 @@ class Round:
         queries = DependenceQueries(planning, self.curator, stage, self.zeros)
         means = queries.measure(plan, chances)
         scores = {pair: mean for pair, (mean, _) in means.items()}
-        tables = self.build_search(stage, scores).run()
+        # Parts are drawn unit by unit, along a junction tree.
+        needs_tree = self.curator.domain.parts is not None
+        tables = replace(self.build_search(stage, scores), needs_tree=needs_tree).run()
         measured, marginals = self.measure_tables(stage, scores, tables)
         return FittedRows(
             (self.counted, *measured),
