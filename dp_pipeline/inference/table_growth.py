@@ -22,7 +22,8 @@ MAX_TABLE_CELLS = 1024
 """Most cells of a table that is measured: a limit of time and memory."""
 
 FIRST_PAIRS = 256
-"""Most pairs that a search begins with, the most dependent for their cells: a limit of time."""
+"""Most pairs that a search begins with, the most dependent for their cells, and candidates that find
+no room in the tree before it ends: a limit of time."""
 
 BATCH = 24
 """Candidates whose errors are computed together; after each choice, the gains of so many of the
@@ -107,7 +108,7 @@ class TableGrowth:
         attributes."""
         gains = self._gains(choice, candidates)
         current, refused = set(gains), list[set[str]]()
-        while gains:
+        while gains and len(refused) < FIRST_PAIRS:
             best = sorted(gains, key=lambda table: (-gains[table], table))[:BATCH]
             # Gains from before the last choice are only near to what they are now.
             gains |= self._gains(choice, [table for table in best if table not in current])
