@@ -22,8 +22,8 @@ MAX_TABLE_CELLS = 1024
 """Most cells of a table that is measured: a limit of time and memory."""
 
 FIRST_PAIRS = 256
-"""Most pairs that a search begins with, the most dependent for their cells, and candidates that find
-no room in the tree before it ends: a limit of time."""
+"""Most pairs that a search begins with, the most dependent for their cells, and most candidates
+that find no room in the tree until it ends: a limit of time."""
 
 BATCH = 24
 """Candidates whose errors are computed together; after each choice, the gains of so many of the

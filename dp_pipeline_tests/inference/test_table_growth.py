@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
-from dp_pipeline.inference.table_growth import MAX_TABLE_CELLS, TableGrowth
+from dp_pipeline.inference.table_growth import COVERING_GAIN, MAX_TABLE_CELLS, TableGrowth
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.inference.test_expected_error import EPSILON, RHO, error_by_loops
 
@@ -75,7 +76,7 @@ def test_many_scores_make_larger_tables_that_overlap_or_hold_all():
     assert not any(set(one) < set(other) for one in tables for other in tables)
 
 
-def test_the_score_that_counts_more_is_told():
+def test_the_pair_that_counts_more_is_measured():
     sizes, weights = dict.fromkeys("abcd", 9), np.ones((4, 4))
     weights[2, 3] = weights[3, 2] = 50.0
     scores = {("a", "b"): 1_500.0, ("c", "d"): 1_500.0}
@@ -163,6 +164,21 @@ def test_all_tables_together_keep_to_twice_the_cap():
     assert 0 < sum(4 ** len(table) for table in tables) <= 128
     assert grown.fits(tables)
     assert not grown.fits([*combinations("abcdefgh", 2)])
+
+
+@pytest.mark.parametrize(("rate", "little"), [(EPSILON, 0.06), (RHO, 1e-4)])
+def test_pairs_outside_the_tree_are_covered_without_noise(rate: NoiseRate, little: float):
+    sizes = dict.fromkeys("abcdefgh", 3)
+    scores = dict.fromkeys(combinations(sizes, 2), 3_000.0)
+    for amount, is_covered in ((little, False), (500.0, True)):
+        search = growth(sizes, scores, amount=amount, rate=rate, cap=243)
+        in_tree, tables = search.run(), replace(search, needs_tree=False).run()
+        held = {pair for table in tables for pair in combinations(table, 2)}
+        assert search.fits(in_tree)
+        assert (held == set(scores)) is is_covered
+        assert (tables == in_tree) is not is_covered
+    errors = [search.error.least_error(each, search.amount) for each in (tables, in_tree)]
+    assert errors[0] < COVERING_GAIN * errors[1]
 
 
 def test_another_process_finds_the_same_tables():

@@ -113,6 +113,21 @@ def test_all_pairs_of_bits_are_measured_under_the_cap(delta: Fraction | None) ->
 
 
 @every_delta
+def test_without_noise_every_pair_is_right_though_no_tree_fits(delta: Fraction | None) -> None:
+    sizes, model, rng = (3,) * 9, OneShot(clique_cells=243), np.random.default_rng(0)
+    # All follow a class that is no attribute: each pair depends, given the others too.
+    of_class, random = rng.integers(0, 3, (3000, 1)), rng.integers(0, 3, (3000, 9))
+    codes = np.where(rng.random((3000, 9)) < 0.6, of_class, random)
+    done = fit_valid(sizes, 3000, "400", delta=delta, model=model, codes=codes)
+    assert hold_every_pair(tables_of(done), sizes)
+    for first, second in combinations(range(9), 2):
+        exact = np.bincount(codes[:, first] * 3 + codes[:, second], minlength=9) / 3000
+        drawn = table_of(done).probabilities((f"x{first}", f"x{second}")).ravel()
+        # Each of 3,000 rows is drawn once: a cell is 20 rows off.
+        assert np.abs(drawn - exact).sum() < 0.07
+
+
+@every_delta
 def test_tables_are_chosen_by_scores_and_earlier_one_ways(delta: Fraction | None) -> None:
     done = fit_valid(WIDE, 20_000, "4", delta=delta)
     tables = tables_of(done)

@@ -90,7 +90,8 @@ class OneShot(TableModel):
        *Growth*: one-way marginals, which also say which levels are grouped; scores
        G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ over the groups, of all pairs at once (L∞ mechanism), of those
        that count more by the workload, or of four that noisy max picks by G less the noise in it;
-       then pairs, and unions of them, as long as E falls (``inference.table_growth``). A score is
+       then pairs, and unions of them, as long as E falls; a covering design where pairs outside
+       the tree would leave most of the error (``inference.table_growth``). A score is
        taken for what it is likely to be given its noise, by itself or near to what the tree of the
        strongest pairs predicts, as the noisy scores are likelier (``inference.noisy_scores``).
     4. These tables, and one-way marginals refined alongside, share what is left with the least E
