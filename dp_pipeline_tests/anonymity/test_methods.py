@@ -55,13 +55,8 @@ class CandidateMethod:
         return CANDIDATES[self.number].recode(ScoredRows(rows, guarantee))
 
 
-ONE_PASS: list[Method] = [
-    Rfka(trees=3),
-    Impurity(trees=3),
-    HamdistForward(),
-    InformationRanking(),
-    Kjig("columns"),
-]
+FORESTS = [Rfka(trees=3), Impurity(trees=3)]
+ONE_PASS: list[Method] = [*FORESTS, HamdistForward(), InformationRanking(), Kjig("columns")]
 SELECTING: list[Method] = [*ONE_PASS, HamdistBackward(), HamdistRatio()]
 CUTTING: list[Method] = [Mondrian(), Tree(), Tree(least=1), Tree(least=4)]
 AROUND: list[Method] = [ClusterKAnonymity(), *map(CandidateMethod, range(len(CANDIDATES)))]
@@ -113,10 +108,8 @@ def test_row_order_changes_nothing(method, rows, guarantee, random):
 
 @pytest.mark.parametrize("method", BOXING, ids=repr)
 def test_seed_changes_no_box(method):
-    first, second = (
-        method.recode(PATIENTS, KAnonymityGuarantee(2), seed=seed).release(PATIENTS)
-        for seed in (0, 9)
-    )
+    two = KAnonymityGuarantee(2)
+    first, second = (method.recode(PATIENTS, two, seed=seed).release(PATIENTS) for seed in (0, 9))
     assert (first.columns, first.codes.tolist()) == (second.columns, second.codes.tolist())
 
 
@@ -140,9 +133,8 @@ def test_too_few_rows_give_an_error(method):
         method.recode(PATIENTS, KAnonymityGuarantee(11), seed=0)
     assert len(method.recode(PATIENTS, KAnonymityGuarantee(10), seed=0).release(PATIENTS)) == 10
     rows = replace(PATIENTS, target=np.zeros(10, dtype=np.int64))
-    assert is_anonymous(
-        method.recode(rows, KAnonymityGuarantee(3), seed=0).release(rows), KAnonymityGuarantee(3)
-    )
+    three = KAnonymityGuarantee(3)
+    assert is_anonymous(method.recode(rows, three, seed=0).release(rows), three)
     with pytest.raises(TooFewRows, match="different labels: declare a smaller `diversity`"):
         method.recode(rows, KAnonymityGuarantee(3, diversity=2), seed=0)
 

@@ -34,11 +34,6 @@ def boxed(rows: CodedRows, k: int, diversity: int = 1, method=None) -> BoxRule:
     return (method or Mondrian()).recode(rows, guarantee, seed=0).rule
 
 
-def levels_of(rows: CodedRows, k: int) -> list[tuple[str, ...]]:
-    """The released levels of every column."""
-    return [column.levels for column in boxed(rows, k).columns]
-
-
 def root_bit(rule: BoxRule) -> int:
     """The bit that all rows are cut by."""
     root, columns = rule.finder.nodes[0], rule.source
@@ -114,31 +109,38 @@ def test_widths_side_by_side_are_those_of_each_column():
     assert spanned_shares(of_boxes, (AGES, JOBS, SEX)).tolist() == widths
 
 
-def test_the_nearest_allowed_cut_is_taken():
-    # Six of nine rows are 2: below 2 is one row, below 3 are seven, below 4 eight.
-    rows = rows_of(*[(value, 0) for value in (0, 2, 2, 2, 2, 2, 2, 3, 7)], columns=(NUMBER,))
-    assert levels_of(rows, 2) == [("0 to 2", "3 to 7")]
-    assert levels_of(rows, 3) == [("any",)]
-    # One row of eight reaches the far end of `number`: the next column is cut.
-    records = [(0, 2 + i % 2, 0) for i in range(7)] + [(7, 2, 0)]
-    rows = rows_of(*records, columns=(NUMBER, OTHER))
-    assert levels_of(rows, 3) == [("any",), ("0 to 2", "3 to 7")]
+JOB = (Column("job", ("baker", "cook", "smith", "weaver")),)
+AGE = (Column("age", ("young", "middle", "old", "?"), ordered=True, missing=3),)
+TWOS = [(number,) for number in (0, 2, 2, 2, 2, 2, 2, 3, 7)]
+COOKS = [(0,)] * 2 + [(1,)] * 4 + [(2,)] * 2
+NO_MIDDLE = [(0,)] * 3 + [(2,)] * 3
 
 
-def test_an_unordered_column_is_cut_into_one_and_the_others():
-    jobs = Column("job", ("baker", "cook", "smith", "weaver"))
-    rows = rows_of(*[(0, 0)] * 2, *[(1, 0)] * 4, *[(2, 0)] * 2, columns=(jobs,))
-    assert levels_of(rows, 4) == [("not cook", "cook")]
-    # A job that no row has stays where it was left.
-    assert levels_of(rows, 2) == [("baker", "cook", "{smith, weaver}")]
-
-
-def test_missing_values_join_the_lower_side_or_have_their_own():
-    ages = Column("age", ("young", "middle", "old", "?"), ordered=True, missing=3)
-    some = rows_of(*[(0, 0)] * 3, *[(2, 0)] * 3, (3, 0), columns=(ages,))
-    assert levels_of(some, 3) == [("young or ?", "middle to old")]
-    many = rows_of(*[(0, 0)] * 3, *[(2, 0)] * 3, *[(3, 0)] * 3, columns=(ages,))
-    assert levels_of(many, 3) == [("young", "middle to old", "?")]
+@pytest.mark.parametrize(
+    ("columns", "codes", "k", "levels"),
+    [
+        # Six of nine rows are 2: below 2 is one row, below 3 are seven, below 4 eight.
+        ((NUMBER,), TWOS, 2, [("0 to 2", "3 to 7")]),
+        ((NUMBER,), TWOS, 3, [("any",)]),
+        # One row of eight reaches the far end of `number`: the next column is cut.
+        (
+            (NUMBER, OTHER),
+            [*((0, 2 + i % 2) for i in range(7)), (7, 2)],
+            3,
+            [("any",), ("0 to 2", "3 to 7")],
+        ),
+        # A column without an order is cut into one and the others.
+        (JOB, COOKS, 4, [("not cook", "cook")]),
+        # A job that no row has stays where it was left.
+        (JOB, COOKS, 2, [("baker", "cook", "{smith, weaver}")]),
+        # Missing values join the lower side, or have their own.
+        (AGE, [*NO_MIDDLE, (3,)], 3, [("young or ?", "middle to old")]),
+        (AGE, [*NO_MIDDLE, (3,), (3,), (3,)], 3, [("young", "middle to old", "?")]),
+    ],
+)
+def test_the_nearest_allowed_cut_is_taken(columns, codes, k, levels):
+    rule = boxed(rows_of(*((*row, 0) for row in codes), columns=columns), k)
+    assert [column.levels for column in rule.columns] == levels
 
 
 def test_a_new_row_finds_the_box_of_its_side():

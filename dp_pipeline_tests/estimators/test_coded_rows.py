@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from decimal import Decimal
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -102,25 +101,6 @@ def test_text_among_numbers_changes_no_missing_value(word: str, kind: type):
     # The text itself is no number, and missing.
     assert codes([*values, "abc"], declared) == [*first, 2]
     assert codes([*values, word], declared) == [*first, 2]
-
-
-def test_imaginary_number_changes_no_other_value():
-    for values in ([0, 1, 1], [0.0, 1.0, NAN]):
-        for declared in (2, {"size": 2, "nullable": True}, {"edges": [0, 1, 4], "nullable": True}):
-            is_nullable = isinstance(declared, dict) and "nullable" in declared
-            unread = counted([None], declared) if is_nullable else 0
-            expected = (np.array(counted(values, declared)) + unread).tolist()
-            assert counted([*values, 1j], declared) == expected
-
-
-MOST = 2**53 - 1
-
-
-@pytest.mark.parametrize("value", [MOST, -MOST, MOST - 1, MOST + 1, -MOST - 1, MOST + 2])
-def test_missing_value_changes_no_large_level(value: int):
-    for level, other in product((MOST, -MOST), (None, NAN, 0.5, 1j, "z")):
-        declared = {"levels": [level, 0]}
-        assert counted([value, other], declared) == counted([value], declared)
 
 
 class NoNumber(float):
