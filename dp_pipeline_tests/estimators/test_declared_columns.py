@@ -118,10 +118,11 @@ def test_a_value_is_read_as_text(text: str | None, values: list[object]):
     assert [text_of(value) for value in values] == [text] * len(values)
 
 
+TOWNS = ["Graz", "Linz"]
 DOMAIN = {
     "age": {"bounds": [0, 80], "bins": 8, "integer": True},
     "state": ["single", "married"],
-    "town": ["Graz", "Linz"],
+    "town": TOWNS,
     "land": ["Styria", "Upper"],
 }
 SAID = {
@@ -133,19 +134,12 @@ SAID = {
 def people(rows: int = 4000) -> pd.DataFrame:
     """A tenth of them breaks what is said."""
     rng = np.random.default_rng(1)
-    age = rng.integers(0, 80, rows)
-    place_name = rng.choice(["Graz", "Linz"], rows)
-    land = np.where(place_name == "Graz", "Styria", "Upper")
-    state = np.where((age >= 20) & (rng.random(rows) < 0.7), "married", "single")
-    odd = rng.random(rows) < 0.1
-    return pd.DataFrame(
-        {
-            "age": age,
-            "state": np.where(odd, "married", state),
-            "town": place_name,
-            "land": np.where(odd, "Styria", land),
-        }
-    )
+    frame = pd.DataFrame({"age": rng.integers(0, 80, rows), "town": rng.choice(TOWNS, rows)})
+    is_odd, is_married = rng.random(rows) < 0.1, rng.random(rows) < 0.7
+    is_married = is_odd | (is_married & (frame["age"] >= 20))
+    frame["state"] = np.where(is_married, "married", "single")
+    frame["land"] = np.where(is_odd | (frame["town"] == "Graz"), "Styria", "Upper")
+    return frame
 
 
 constrained = partial(copier, domain=DOMAIN, constraints=SAID)
@@ -167,8 +161,8 @@ def test_no_synthetic_row_breaks_a_constraint(method: str):
 
 def test_rows_that_break_a_constraint_are_dropped():
     remaining = people()[keeps(people())]
-    once, again = constrained().fit(people()), constrained().fit(remaining)
-    pd.testing.assert_frame_equal(once.sample(), again.sample())
+    of_all, of_remaining = constrained().fit(people()), constrained().fit(remaining)
+    pd.testing.assert_frame_equal(of_all.sample(), of_remaining.sample())
     with pytest.raises(InvalidParameter, match="but some break them: correct the constraints"):
         constrained(on_unknown="error").fit(people())
     constrained(on_unknown="error").fit(remaining)
@@ -200,10 +194,10 @@ def fitted(values: object, form: dict[str, object]) -> PrivateSynthesizer:
 def test_dates_come_back_in_the_type_that_they_came_in(kind: str) -> None:
     """Seven hundred rows of one week: noise of scale 0.1 or 0.2 gives other weeks a row or two."""
     synthesizer = fitted(DATES[kind], WEEKS)
-    result = synthesizer.sample(300)["day"]
-    assert result.dtype == DATES[kind].dtype
-    displayed = pd.to_datetime(result).dt.strftime("%G-W%V")
-    assert (displayed == "2026-W10").mean() > 0.9
+    sampled = synthesizer.sample(300)["day"]
+    assert sampled.dtype == DATES[kind].dtype
+    weeks = pd.to_datetime(sampled).dt.strftime("%G-W%V")
+    assert (weeks == "2026-W10").mean() > 0.9
     assert synthesizer.marginal("day")["probability"].idxmax() == "2026-W10"
 
 
