@@ -85,13 +85,11 @@ def test_types_of_the_frame_decide_what_is_discovered():
     assert "bounds" in fitted.discovered_["fare"]
     assert fitted.sample(10).dtypes.astype(str).tolist() == rows.dtypes.astype(str).tolist()
     assert sum(spend.epsilon for spend in fitted.spends_) == 3
-
-
-def test_an_array_of_numbers_is_discovered_and_spends_no_delta():
-    fitted = copier(domain="discover").fit(people()[["fare", "age"]].to_numpy())
-    assert set(fitted.discovered_) == {"x0", "x1"}
-    assert sum(spend.delta for spend in fitted.spends_) == 0
-    assert sum(spend.epsilon for spend in fitted.spends_) == 3
+    # Numbers have no levels to discover, and spend no δ.
+    numbers = copier(domain="discover").fit(people()[["fare", "age"]].to_numpy())
+    assert set(numbers.discovered_) == {"x0", "x1"}
+    assert sum(spend.delta for spend in numbers.spends_) == 0
+    assert sum(spend.epsilon for spend in numbers.spends_) == 3
 
 
 def test_levels_that_nobody_reaches_are_other_with_a_warning():

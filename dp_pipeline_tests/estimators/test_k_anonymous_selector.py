@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
-from dp_pipeline.anonymity import kjig
 from dp_pipeline.anonymity.growth import Tree
 from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.ranking import Rfka
@@ -424,21 +423,3 @@ def test_a_grid_search_tries_several_k():
     scores = search.cv_results_["mean_test_score"]
     assert np.isnan(scores).tolist() == [False, False, True]
     assert search.best_params_["kanonymousselector__k"] in (2, 5)
-
-
-@pytest.mark.parametrize("i", range(len(kjig.CANDIDATES)))
-def test_every_candidate_of_kjig_names_its_columns(i: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kjig, "CANDIDATES", kjig.CANDIDATES[i : i + 1])
-    rng = np.random.default_rng(2)
-    frame = pd.DataFrame({"score": rng.integers(0, 5, 80), "sex": rng.choice(["f", "m"], 80)})
-    frame["job"] = rng.choice(["cook", "smith", "baker"], 80)
-    ill = (frame["score"] + (frame["sex"] == "f") + rng.normal(0, 1, 80) > 3).astype(int)
-    fitted = KAnonymousSelector(8, diversity=1).fit(frame, ill)
-    release = KAnonymousSelector(8, diversity=1).fit_release(frame, ill)
-    assert len(release) == 80
-    names = fitted.get_feature_names_out().tolist()
-    assert names
-    assert set(names) <= set(fitted.candidate_names_.tolist())
-    seen = pd.DataFrame(fitted.transform(frame), columns=names)
-    public = release[[column for column in release if column in (*names, *frame)]]
-    assert len(np.unique(seen.round(6), axis=0)) == len(public.drop_duplicates())
