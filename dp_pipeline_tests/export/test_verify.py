@@ -21,12 +21,13 @@ from dp_pipeline_tests.export import samples
 from dp_pipeline_tests.export.samples import bad, exported, map_release, table_release
 from dp_pipeline_tests.reporting.samples import k_anonymous
 
+REFINED = {"epsilon": "0.5", "refines": "ab" * 32}
 RELEASES: dict[str, Callable[[], ReportedPrivateRelease]] = {
     "table": table_release,
     "map": map_release,
     "map with sizes": lambda: map_release(sizes={"size": np.array([4.0, -1.5])}),
     "in ρ": samples.gaussian_release,
-    "refined": lambda: table_release(epsilon="0.5", refined_from="0.25", refines="ab" * 32),
+    "refined": lambda: table_release(**REFINED, refined_from="0.25"),
 }
 
 
@@ -162,9 +163,7 @@ WRONG_SUMS = {
     "an omitted charge": with_spends(TABLE, *TABLE.bundle.spends[1:], quality={}),
     "an evaluation that was not paid in full": table_release(evaluation="0.5", epsilon="0.25"),
     "a smaller ρ than the stated ε costs": with_spends(IN_RHO, HALF),
-    "a refinement from another start": table_release(
-        epsilon="0.5", refined_from="0.125", refines="ab" * 32
-    ),
+    "a refinement from another start": table_release(**REFINED, refined_from="0.125"),
 }
 
 
@@ -190,9 +189,7 @@ def test_rows_left_out_have_the_noise_that_is_charged(tmp_path: Path) -> None:
         folder = exported(tmp_path / f"{scale} {epsilon[-1]}", with_rows_left_out(scale, epsilon))
         assert [line.partition(":")[0] for line in bad(verify_export(folder))] == ["BAD  scales"]
     right = with_rows_left_out("2", "1/2")
-    unpaid = replace(
-        right, bundle=replace(right.bundle, free_spends=map_release().bundle.free_spends)
-    )
+    unpaid = replace(right, bundle=replace(right.bundle, free_spends=()))
     (line,) = bad(verify_export(exported(tmp_path / "unpaid", unpaid)))
     assert line.startswith("BAD  scales")
 
@@ -210,4 +207,7 @@ def test_a_strange_description_is_bad_and_no_crash(text: str, tmp_path: Path) ->
     (folder / DESCRIPTOR).write_text(text, encoding="utf-8")
     (folder / SUMS).write_text(sums_text(folder), encoding="utf-8")
     assert len(bad(verify_export(folder))) == 1
+
+
+def test_an_empty_folder_is_no_export(tmp_path: Path) -> None:
     assert bad(verify_export(tmp_path))
