@@ -16,6 +16,8 @@ from dp_pipeline_tests.estimators.people import private
 
 SECRET = "hapaxlegomenon"
 DISCOVERING = ("levels", "bounds", "quantiles")
+DEFAULT = {"domain": "discover", "epsilon": 1, "discover": None}
+TENTH = Fraction(1, 10)
 COST = {"epsilon": "1", "delta": 1e-6}
 
 
@@ -56,13 +58,8 @@ def test_levels_bounds_and_quantiles_are_discovered():
 @pytest.mark.parametrize(
     ("parameters", "promise", "epsilon", "delta"),
     [
-        ({}, "fitted: ε=3, δ=1e-6, protects one row", 1, Fraction(1, 10**6)),
-        (
-            {"domain": "discover", "epsilon": 1, "discover": None},
-            "its domain is discovered for ε=0.1 and δ=1e-9 of that",
-            Fraction(1, 10),
-            Fraction(1, 10**9),
-        ),
+        ({}, "fitted: ε=3, δ=1e-6, protects one row", 1, TENTH**6),
+        (DEFAULT, "its domain is discovered for ε=0.1 and δ=1e-9 of that", TENTH, TENTH**9),
     ],
 )
 def test_what_discovery_costs_is_a_part_of_epsilon(

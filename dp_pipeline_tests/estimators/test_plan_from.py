@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from dp_pipeline.estimators.parameters import InvalidParameter
-from dp_pipeline_tests.estimators.households import copier
+from dp_pipeline_tests.estimators.households import copier, refusal
 from dp_pipeline_tests.estimators.people import private
 
 SMOOTH = {"smooth": "true"}
@@ -42,26 +41,20 @@ def test_tables_are_measured_again_with_all_of_epsilon() -> None:
     assert len(this.sample(50)) == 50
 
 
-@pytest.mark.parametrize(
-    ("make", "line"),
-    [
-        (lambda: kmeans(plan_from=kmeans()), "must be a fitted PrivateKMeans"),
-        (lambda: kmeans(plan_from=synthesizer().fit(PEOPLE)), "must be a fitted PrivateKMeans"),
-        (lambda: clone(kmeans(plan_from=kmeans().fit(PLACES))), "must be a fitted PrivateKMeans"),
-        (
-            lambda: kmeans(plan_from=kmeans(bounds=(0, 20)).fit(PLACES)),
-            "plan_from: the other fit must have a synopsis over the same",
-        ),
-        (
-            lambda: kmeans(method="eug_kmeans", plan_from=kmeans(method="eug_kmeans").fit(PLACES)),
-            "plans from no other fit",
-        ),
-        (
-            lambda: kmeans(method_params=SMOOTH),
-            "The parameter `smooth` counts the same boxes or tables",
-        ),
-    ],
-)
+EUG = {"method": "eug_kmeans"}
+NO_FIT = "must be a fitted PrivateKMeans"
+OTHER_BOX = "plan_from: the other fit must have a synopsis over the same"
+INVALID = [
+    (lambda: kmeans(plan_from=kmeans()), NO_FIT),
+    (lambda: kmeans(plan_from=synthesizer().fit(PEOPLE)), NO_FIT),
+    (lambda: clone(kmeans(plan_from=kmeans().fit(PLACES))), NO_FIT),
+    (lambda: kmeans(plan_from=kmeans(bounds=(0, 20)).fit(PLACES)), OTHER_BOX),
+    (lambda: kmeans(**EUG, plan_from=kmeans(**EUG).fit(PLACES)), "plans from no other fit"),
+    (lambda: kmeans(method_params=SMOOTH), "parameter `smooth` counts the same boxes or tables"),
+]
+
+
+@pytest.mark.parametrize(("make", "line"), INVALID)
 def test_invalid_plan_is_refused_before_any_spend(make: Any, line: str) -> None:
-    with pytest.raises(InvalidParameter, match=line):
+    with refusal(match=line):
         make().fit(PLACES)

@@ -86,6 +86,8 @@ def test_public_row_outside_the_domain_is_dropped() -> None:
 
 
 DISCOVERED = {"domain": "discover", "discover": {"epsilon": "0.1", "delta": 1e-9}}
+NAMED = {"method_params": {"prior": "census"}}
+PREVIOUS = {"method_params": {"plan_from": "previous"}}
 CHOSEN = "OneShot chooses tables by the public rows of `prior`, so"
 REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "a column missing": ({}, OTHERS.drop(columns="c"), "prior: expected a column 'c' as declared"),
@@ -97,16 +99,8 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "another method": ({"method": "independent"}, OTHERS, "uses no public rows: leave it out"),
     "rounds": ({"method_params": {"quality": "best_plus"}}, OTHERS, CHOSEN),
     "a fit to plan from": ({"plan_from": synthesizer().fit(OWN)}, OTHERS, CHOSEN),
-    "a name": (
-        {"method_params": {"prior": "census"}},
-        None,
-        "prior must not be among them, as it is set by prior of fit",
-    ),
-    "the window before": (
-        {"method_params": {"plan_from": "previous"}},
-        None,
-        "plan_from must not be among them",
-    ),
+    "a name": (NAMED, None, "prior must not be among them, as it is set by prior of fit"),
+    "the window before": (PREVIOUS, None, "plan_from must not be among them"),
     "columns to discover": (DISCOVERED, OTHERS, "but a, b, c, d, e, f must be discovered: declare"),
 }
 

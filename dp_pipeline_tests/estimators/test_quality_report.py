@@ -99,12 +99,12 @@ def test_a_missing_number_has_no_part_in_a_correlation():
 def test_classifiers_learn_as_much_as_there_is_to_learn():
     rng = np.random.default_rng(0)
     smokes = rng.integers(0, 2, 400)
-    text = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
-    untold = {**text, "age": rng.integers(0, 3, 400)}
-    good = TableComparison(PEOPLE, text, text).learned_label("smokes")
+    real = {"smokes": smokes, "age": smokes * 2, "rent": rng.integers(0, 2, 400)}
+    unrelated = {**real, "age": rng.integers(0, 3, 400)}
+    good = TableComparison(PEOPLE, real, real).learned_label("smokes")
     assert (good.accuracy, good.auc, good.real_accuracy, good.real_auc) == (1.0, 1.0, 1.0, 1.0)
     assert 0.45 < good.majority < 0.6
-    bad = TableComparison(PEOPLE, text, untold).learned_label("smokes")
+    bad = TableComparison(PEOPLE, real, unrelated).learned_label("smokes")
     assert bad.real_accuracy == 1.0
     assert bad.accuracy < 0.9
 
