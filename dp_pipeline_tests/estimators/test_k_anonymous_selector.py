@@ -234,11 +234,10 @@ BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
     ({"suppress": "0.1"}, "suppress: expected"),
     ({"method": "kjigg"}, "method: expected one of .*kjig, .*, got 'kjigg'"),
     ({"method": Rfka}, "method: expected one of"),
-    ({"edges": 3}, "edges: the cuts of a column must be ascending finite"),
-    ({"edges": []}, "edges: the cuts of a column must be ascending finite"),
-    ({"edges": {"age": [3, 2]}}, "edges: the cuts of a column must be ascending finite"),
-    ({"edges": {"age": [1, float("inf")]}}, "edges: the cuts of a column must be ascending finite"),
-    ({"edges": {"age": [[1], [2, 3]]}}, "edges: the cuts of a column must be ascending finite"),
+    *(
+        ({"edges": edges}, "edges: the cuts of a column must be ascending finite")
+        for edges in (3, [], {"age": [3, 2]}, {"age": [1, np.inf]}, {"age": [[1], [2, 3]]})
+    ),
     ({"edges": {"agee": [3]}}, "its keys must be names or places of columns of X, not 'agee'"),
     ({"edges": {4: [3]}}, "edges: its keys must be names or places"),
     ({"random_state": "seven"}, "cannot be used to seed"),

@@ -32,13 +32,11 @@ def changed(make: Make, **standard: Any) -> Make:
 
 CENTRES: Cases = [
     ({"epsilon": None}, "epsilon: expected"),
-    ({"n_clusters": 0}, "n_clusters: expected an integer in 1..10000, got 0"),
-    ({"n_clusters": 2.5}, "n_clusters"),
-    ({"n_clusters": True}, "n_clusters"),
-    ({"n_clusters": 10**6}, "n_clusters: expected an integer"),
-    ({"method": "lloyd"}, "method: expected one of"),
-    ({"method": None}, "method: expected one of"),
-    ({"method": "independent"}, "method: expected one of"),
+    *(
+        ({"n_clusters": k}, f"n_clusters: expected an integer in 1..10000, got {k}")
+        for k in (0, 2.5, True, 10**6)
+    ),
+    *(({"method": name}, "method: expected one of") for name in ("lloyd", None, "independent")),
     ({"method_params": {"k": 3}}, "parameter k must not be among them"),
     ({"method_params": {"columns": "x0"}}, "parameter columns must not be among"),
     ({"method_params": {"nominal_rows": 3}}, "parameter nominal_rows must not be"),
@@ -47,11 +45,9 @@ CENTRES: Cases = [
     ({"method_params": [1]}, "method_params: expected a mapping, got list"),
     ({"nominal_rows": "many", "method": "dpqt_kmeans"}, "nominal_rows: expected"),
     # htree_kmeans plans without it; only a warning after the charge reads it.
-    ({"nominal_rows": "many"}, "nominal_rows: expected an integer in 1.."),
-    ({"nominal_rows": 0}, "nominal_rows: expected an integer in 1.."),
+    *(({"nominal_rows": n}, "nominal_rows: expected an integer in 1..") for n in ("many", 0)),
     ({"noise": "loud"}, "The source of noise must be"),
-    ({"noise": 7}, "noise: expected"),
-    ({"noise": SeededNoise}, "noise: expected"),
+    *(({"noise": source}, "noise: expected") for source in (7, SeededNoise)),
 ]
 BOXES: list[Any] = [
     None, "0 8", ("0", "8"), 8, (1, 1), (8, 0), (0, float("inf")), (1e15, 1e15 + 1),
@@ -61,11 +57,8 @@ BOXES: list[Any] = [
 ]  # fmt: skip
 TABLES: Cases = [
     ({"epsilon": None}, "epsilon: expected"),
-    ({"delta": -1e-9}, "delta: expected"),
-    ({"delta": "0.5"}, "delta: expected"),
-    ({"delta": True}, "delta: expected"),
-    ({"method": "magic"}, "method: expected one of"),
-    ({"method": "dp_kmeans"}, "method: expected one of"),
+    *(({"delta": delta}, "delta: expected") for delta in (-1e-9, "0.5", True)),
+    *(({"method": name}, "method: expected one of") for name in ("magic", "dp_kmeans")),
     ({"method_params": {"attributes": "rent"}}, "parameter attributes must not be"),
     ({"method_params": {"speed": 1}}, "a parameter must be one of"),
     (
