@@ -24,9 +24,7 @@ def released(method: str) -> Tables:
 
 
 @pytest.mark.parametrize("method", ["mondrian", "hamdist_forward"])
-def test_a_table_of_more_rows_than_a_batch_is_the_same_table(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_many_batches_is_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = released(method)
     assert isinstance(whole["released"], dict)
     for module in (tables, clusters):
@@ -41,9 +39,7 @@ def test_a_table_of_more_rows_than_a_batch_is_the_same_table(
             np.testing.assert_array_equal(parted[table][name], columns[name])
 
 
-def test_what_is_measured_of_texts_is_what_unique_texts_say(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_texts_are_coded_as_unique_codes_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "ROWS_A_BATCH", 3)
     texts = np.array(["m", "f", "m", "zz", "a", "f", "m"])
     levels, places = tables._levels_and_codes({"sex": texts}, "sex")

@@ -62,9 +62,7 @@ def test_levels_bounds_and_quantiles_are_discovered():
         (DEFAULT, "its domain is discovered for ε=0.1 and δ=1e-9 of that", TENTH, TENTH**9),
     ],
 )
-def test_what_discovery_costs_is_a_part_of_epsilon(
-    parameters: dict[str, Any], promise: str, epsilon: Fraction, delta: Fraction
-):
+def test_discovery_costs_a_part_of_epsilon(parameters: Any, promise: str, epsilon: Any, delta: Any):
     fitted = copier(**parameters).fit(people())
     queries = [spend for spend in fitted.spends_ if spend.what.partition(" ")[0] in DISCOVERING]
     assert sum(spend.epsilon for spend in queries) == epsilon

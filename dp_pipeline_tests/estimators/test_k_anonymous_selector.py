@@ -51,9 +51,7 @@ ROWS = st.lists(
 
 @given(ROWS, st.sampled_from(WITHOUT_A_FOREST), st.integers(0, 6))
 @settings(max_examples=30)
-def test_every_class_of_a_release_has_k_rows_and_its_labels(
-    rows: list[tuple[Any, ...]], method: str, k: int
-):
+def test_every_class_of_a_release_has_k_rows_and_its_labels(rows: Any, method: str, k: int):
     *columns, y = (list(column) for column in zip(*rows, strict=True))
     X = pd.DataFrame(dict(zip(["age", "sex", "smokes"], columns, strict=True)))
     estimator = KAnonymousSelector(k, method=method, suppress=0.1)
@@ -246,9 +244,7 @@ BAD_PARAMETERS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("verb", ["fit", "fit_release"])
 @pytest.mark.parametrize(("parameters", "message"), BAD_PARAMETERS)
-def test_wrong_parameters_are_refused_in_one_line(
-    parameters: dict[str, Any], message: str, verb: str
-):
+def test_wrong_parameters_are_refused_in_one_line(parameters: Any, message: str, verb: str):
     estimator = selector().set_params(**parameters)
     with pytest.raises(ValueError, match=message) as refused:
         getattr(estimator, verb)(PATIENTS, ILL)

@@ -183,11 +183,11 @@ def test_a_discovery_that_finds_nothing_still_gives_a_table(ledger: Ledger):
 OTHER_UNIT = "fit protects one row under add_remove, but the account protects .*"
 NO_ACCOUNT = r"dp-pipeline run. of a data set file"
 OTHER_DELTA = "the delta must be {}, as the account has it, not {}"
-REFUSED: list[tuple[str, dict[str, Any], str]] = [
+REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ("persons", {}, f"{OTHER_UNIT}: fit with `person` and `at_most`"),
     ("replaced", {}, f"{OTHER_UNIT}: name another population"),
     ("strangers", {}, NO_ACCOUNT),
-    (7, {}, NO_ACCOUNT),  # type: ignore[list-item]
+    (7, {}, NO_ACCOUNT),
     ("riders", {"domain": {"a\0": 2, "tenure": 2}}, "what of a spend"),
     ("riders", {"delta": "1e-9"}, OTHER_DELTA.format("0", "1e-9")),
     ("concentrated", {"delta": "1e-8"}, OTHER_DELTA.format("1e-9", "1e-8")),

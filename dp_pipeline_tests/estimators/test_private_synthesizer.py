@@ -264,9 +264,7 @@ TYPES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("declared", "dtype"), TYPES, ids=[f"{item}" for item, _ in TYPES])
 @pytest.mark.parametrize("values", [[[1], [0], [1]], [[None], ["x"], [0.5]]], ids=str)
-def test_lists_without_types_come_back_in_declared_ones(
-    declared: Any, dtype: str, values: list[Any]
-):
+def test_lists_come_back_in_declared_types(declared: Any, dtype: str, values: list[Any]):
     fitted = copier(method="independent", domain={"x": declared}).fit(values)
     for rows in (0, 1, 30):
         column = fitted.sample(rows)["x"]

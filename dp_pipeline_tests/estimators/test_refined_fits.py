@@ -248,9 +248,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_fit_that_is_no_refinement_of_the_other_is_refused(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_refinement_of_the_other_is_refused(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of two columns a fit with a δ would be pure as well.
     monkeypatch.setattr(OneShot, "is_better_pure", lambda *_: False)
     changes, line = REFUSED[case]
@@ -359,9 +357,7 @@ ENDS = {"settled": refine_and_end, "dead": refine_and_stop, "reserved": refine_a
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("epsilon", ["2", "2.5"])
 @pytest.mark.parametrize("state", ENDS)
-def test_a_fit_is_refined_once_however_the_first_time_ended(
-    epsilon: str, state: str, ledger: Ledger
-) -> None:
+def test_a_fit_is_refined_once_however_that_ended(epsilon: str, state: str, ledger: Ledger) -> None:
     # Whoever left a reservation may have seen the answers that were drawn.
     first = synthesizer(**PAID).fit(PEOPLE)
     key = refinement_digest("pure", str(ledger.entries("pure")[-1].key))

@@ -174,9 +174,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("make", "X", "parameters", "words"), EVERY)
-def test_invalid_parameter_is_refused_before_any_noise(
-    make: Make, X: Any, parameters: dict[str, Any], words: str
-):
+def test_invalid_parameter_is_refused_before_noise(make: Make, X: Any, parameters: Any, words: str):
     noise = RecordingNoise()
     estimator = make(**{"noise": noise, **parameters})
     with pytest.raises(InvalidParameter) as caught:

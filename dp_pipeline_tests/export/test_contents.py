@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.export.evidence import TITLES
 from dp_pipeline.export.folder import files_of
@@ -81,9 +81,7 @@ FAR = tuple(replace(attribute, coordinate=Coordinate(0.0, 5000.0)) for attribute
 
 
 @pytest.mark.parametrize("attributes", [METRES, FAR], ids=["other units", "no degrees"])
-def test_places_that_are_no_degrees_are_no_geojson(
-    attributes: tuple[Attribute, ...], tmp_path: Path
-) -> None:
+def test_places_that_are_no_degrees_are_no_geojson(attributes: Any, tmp_path: Path) -> None:
     domain = Domain(attributes)
     folder = exported(tmp_path / "out", map_release(domain=domain))
     assert not list(folder.glob("*.geojson"))

@@ -65,9 +65,7 @@ def test_a_damaged_table_is_a_value_error(what: str, tmp_path: Path) -> None:
         read_table(path, types_of(table), missing=False)
 
 
-def test_a_table_written_in_parts_is_read_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_in_parts_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "LINES", 3)
     many = {name: np.concatenate([values, values]) for name, values in TABLE.items()}
     many["late"] = np.array([1, 2, 3, 4, 5, 6, 7, None], dtype=object)
