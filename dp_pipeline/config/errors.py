@@ -8,7 +8,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable
 from fractions import Fraction
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Final
 
 NAME: Final = "[a-z][a-z0-9_]{0,63}"
@@ -73,8 +73,19 @@ def require_integer(value: object, *, of: str, least: int, most: int | None = No
     integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if integer is None or integer < least or (most is not None and integer > most):
         limits = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise DeclarationError(f"{of}: expected an integer {limits}, got {value!r:.60}")
+        raise DeclarationError(f"{of}: expected an integer {limits}, got {argument_text(value)}")
     return integer
+
+
+def argument_text(value: object) -> str:
+    """Return an argument as a message shows it: a text or number, else its type alone, since an
+    array or list may hold sensitive rows.
+
+    >>> argument_text("keep"), argument_text(["Anna", "Bert"])
+    ("'keep'", 'a value of type list')
+    """
+    is_shown = value is None or isinstance(value, str | Real)
+    return f"{value!r:.60}" if is_shown else f"a value of type {type(value).__name__}"
 
 
 class PipelineError(Exception):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.method import sensitive_diversity
-from dp_pipeline.config.errors import DeclarationError, require_integer
+from dp_pipeline.config.errors import DeclarationError, argument_text, require_integer
 from dp_pipeline.estimators import selector_columns
 from dp_pipeline.estimators.frames import features_of, plain_frame, require_columns
 from dp_pipeline.estimators.parameters import InvalidParameter, invalid_parameters
@@ -466,5 +466,6 @@ def _share(value: Any) -> Fraction:
     it is from 0 to below 1."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not (is_number and 0 <= value < 1):
-        raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {value!r:.60}")
+        got = argument_text(value)
+        raise DeclarationError(f"suppress: expected a share from 0 to below 1, got {got}")
     return value if isinstance(value, Fraction) else Fraction(repr(float(value)))

@@ -18,7 +18,7 @@ from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import discovery_price
 from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
-from dp_pipeline.config.errors import DeclarationError, require_integer
+from dp_pipeline.config.errors import DeclarationError, argument_text, require_integer
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.config.system_errors import to_path
 from dp_pipeline.estimators.column_types import find_identifiers
@@ -363,7 +363,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if not is_among(person, labels):
             names = f", one of {', '.join(map(str, labels))}" if labels else ""
             raise DeclarationError(
-                f"person: the value must be a column of a frame X{names}, not {person!r:.60}"
+                f"person: the value must be a column of a frame X{names}, not "
+                f"{argument_text(person)}"
             )
         rows = require_integer(at_most, of="at_most", least=1, most=MOST_DECLARED_ROWS)
         values = features.columns[labels.index(person)]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.domain import Domain, Protection
-from dp_pipeline.config.errors import DeclarationError, one_of, require_integer
+from dp_pipeline.config.errors import DeclarationError, argument_text, one_of, require_integer
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
 from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, expand_ellipsis
@@ -618,7 +618,7 @@ noise protects nobody
     def _raises_on_unknown(self) -> bool:
         if not is_among(self.on_unknown, ("drop", "keep", "error")):
             raise DeclarationError(
-                f"on_unknown: expected drop, keep or error, got {self.on_unknown!r:.60}"
+                f"on_unknown: expected drop, keep or error, got {argument_text(self.on_unknown)}"
             )
         if self.on_unknown == "error" and self.population is not None:
             raise DeclarationError(

@@ -277,10 +277,18 @@ def test_parameters_of_the_method_and_declared_rows_reach_it():
 
 
 NO_ROWS = "X: the table must have at least one"
+ROWS = "^[^0-9]*(in 1[.]{2}10*, got )?a value of type (Series|list)$"
 WRONG_TYPES: dict[str, tuple[str, Callable[[], Any]]] = {
     "marginal of a set": ("marginal: exp", lambda: copier().fit(VILLAGE).marginal({"rent"})),
     "marginal of NA": ("marginal: exp", lambda: copier().fit(VILLAGE).marginal("rent", pd.NA)),
     "person": ("person: the value must be a", lambda: copier().fit(VILLAGE, person=pd.NA)),
+    "rows as person": (ROWS, lambda: copier().fit(VILLAGE, person=VILLAGE["rent"], at_most=2)),
+    "rows as names": (ROWS, lambda: copier().fit(VILLAGE, person=[*VILLAGE["rent"]], at_most=2)),
+    "rows as bound": (
+        ROWS,
+        lambda: copier().fit(VILLAGE.assign(id="a"), person="id", at_most=VILLAGE["rent"]),
+    ),
+    "rows as word": (ROWS, lambda: copier(on_unknown=VILLAGE["rent"]).fit(VILLAGE)),
     "transform": (NO_ROWS, lambda: selector().fit(PATIENTS, ILL).transform([])),
     "score": (NO_ROWS, lambda: selector().fit(PATIENTS, ILL).score([], [])),
 }
