@@ -188,7 +188,8 @@ def _print_list(specs: Sequence[DatasetSpec], refusals: Sequence[str]) -> None:
 
 
 def _availability(spec: DatasetSpec) -> str:
-    """Return ``yes``, ``by download`` or what the source needs, as text, without opening it."""
+    """Return ``needs NAME`` for a variable that is not set; ``by download`` for URLs, and for an
+    absent file with a download; else ``yes``, which does not mean that a file exists."""
     from dp_pipeline.config.catalogue import is_available
 
     if not is_available(spec):

@@ -208,7 +208,7 @@ def print_sample(spec: DatasetSpec, rows: int) -> None:
 
     rows   number of rows that are read, of the first window if there are windows
 
-    DeclarationError if the source is not on this computer.
+    The declared source is read, not its download. DeclarationError if the rows are at URLs alone.
     """
     if spec.windows is not None:
         spec = spec.at_window(spec.windows.first)

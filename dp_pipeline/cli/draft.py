@@ -71,8 +71,8 @@ def _source_fields(
 ) -> dict[str, Value]:
     """Return the section ``source`` of a data set file in ``folder``.
 
-    origin                     a path, ``sqlite:///path`` or ``$NAME`` of a variable with a
-                               database's URL
+    origin                     a path, ``sqlite:///path``, ``duckdb:///path``, or ``$NAME`` of a
+                               variable with a database's URL
     query, header, delimiter   empty where they are not given
 
     Of a CSV file the beginning is read, but no row of a sensitive one. DeclarationError for options

@@ -245,7 +245,8 @@ STATES = {
 
 
 def k_anonymity_line(spec: DatasetSpec) -> str:
-    """Return the declared k-anonymous releases of a data set as one line."""
+    """Return the declared k-anonymous releases of a data set as one line; DeclarationError if it
+    declares none."""
     from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity
 
     k_anonymity = declared_k_anonymity(spec)

@@ -83,9 +83,11 @@ def anonymize_options(
 
     methods, ks   empty for the first method, and for all declared K
     every         whether all methods run
+    snapshot      id of the snapshot; empty for the current one
 
-    DeclarationError for a method or K that is not declared, for ``every`` with ``methods``, and for
-    sensitive rows with several declared K but no ``ks``.
+    DeclarationError for a data set without k-anonymous releases, a method or K that is not
+    declared, ``every`` with ``methods``, a text that is no id of a snapshot, and sensitive rows
+    with several declared K but no ``ks``.
     """
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.raw.snapshot import check_snapshot_id

@@ -339,7 +339,8 @@ def dagster_dev(words: Sequence[str]) -> None:
 
 
 def guarded_command(command: Sequence[str]) -> list[str]:
-    """Return a command that `dagster dev` starts, with the guard before the pages.
+    """Return a command that `dagster dev` starts: that of the guarded pages in the place of the
+    web server's, and that of the daemon unchanged.
 
     PipelineError for an unknown one: another version of Dagster would serve unguarded pages.
     """

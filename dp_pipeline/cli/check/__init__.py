@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @READER
 @click.option("--sweep", is_flag=True, help="Delete the temporary files of killed runs.")
 @click.option(
-    "--replay", is_flag=True, help="Replay every release from its stored answers, and compare."
+    "--replay",
+    is_flag=True,
+    help="Rebuild every settled noisy release that a file still declares, and compare.",
 )
 @click.pass_context
 def check(context: click.Context, reader: Reader, sweep: bool, replay: bool) -> None:
@@ -47,7 +49,10 @@ def check(context: click.Context, reader: Reader, sweep: bool, replay: bool) -> 
 
 
 def check_home(home: Home, *, replay: bool = False) -> Iterator[Finding]:
-    """Yield the findings about a home, topic by topic."""
+    """Yield the findings about a home, topic by topic.
+
+    replay   as for ``check_releases``
+    """
     from dp_pipeline.cli.check import homes, releases
 
     yield from run_check("formats", homes.check_formats(home))

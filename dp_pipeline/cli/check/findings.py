@@ -25,8 +25,12 @@ class Finding:
 
 @contextmanager
 def collect_error(findings: list[Finding], name: str) -> Iterator[None]:
-    """Suppress an error of the block, and append a fault about the object ``name`` to ``findings``
-    instead."""
+    """Suppress an error of the block, and append a fault to ``findings`` instead.
+
+    name   the object that cannot be read, for errors other than a PipelineError, which names it
+
+    Those are OSError, ValueError, LookupError and TypeError; any other error is raised.
+    """
     try:
         yield
     except PipelineError as error:
@@ -38,8 +42,10 @@ def collect_error(findings: list[Finding], name: str) -> Iterator[None]:
 
 
 def run_check(topic: str, check: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a check with its topic; an error ends it, and is the last finding, a
-    fault."""
+    """Yield the findings of a check with its topic.
+
+    A PipelineError or OSError ends the check, and its message is the last finding, a fault.
+    """
     try:
         for finding in check:
             yield replace(finding, topic=topic)

@@ -22,7 +22,7 @@ from dp_pipeline.releases.store import BUNDLE_FILE
 
 
 def check_leftovers(home: Home) -> Iterator[Finding]:
-    """Yield a fault for each leftover file or folder of a killed run, or that there is none.
+    """Yield a fault for each leftover file or folder of a killed run; if there is none, say so.
 
     Yield also a note for each snapshot whose rows were not read to the end.
     """
@@ -71,7 +71,10 @@ def _is_read_completely(manifest: Path) -> bool:
 
 def check_ledger(home: Home) -> Iterator[Finding]:
     """Verify the ledger, and yield its newest row, whether its head is in step, and a note if the
-    head is on the ledger's disk; without a ledger, that nothing was charged."""
+    head is on the ledger's disk; without a ledger, that nothing was charged.
+
+    A ledger that fails the verification raises the error of ``verify``.
+    """
     ledger, head = home.ledger, Head.of(home.ledger_folder, declared=home.head)
     checkpoint, tip = head.read(), ledger.verify()
     if checkpoint is None and not tip.sequence:

@@ -124,7 +124,8 @@ class ChargedRelease:
         return release.key(snapshot_by_name(spec, self.home, self.facts["snapshot"]))
 
     def is_declared(self, spec: DatasetSpec) -> bool:
-        """Return whether ``spec`` still declares the release."""
+        """Return whether ``spec`` still declares the model and ε of the release, its k-anonymous
+        method, or something to discover for a discovery; the K is not compared."""
         model = self.facts["model"]
         if self.release_class is DomainRelease:
             return bool(spec.to_discover)
@@ -193,7 +194,10 @@ def _spec_of(spec: DatasetSpec | None, windows: tuple[str, ...]) -> DatasetSpec 
 def check_releases(home: Home, *, replay: bool = False) -> Iterator[Finding]:
     """Yield the numbers of releases by outcome and by code, and a finding for each with a problem.
 
-    replay   also replay every stored release from its answers, and compare
+    replay   also rebuild every settled noisy release that a file still declares, and compare
+
+    Other releases are not rebuilt, nor are those with another key today or without a stored bundle.
+    A release whose check raises an error is a fault, and may be in no number by outcome.
     """
     findings: list[Finding] = []
     outcomes: Counter[str] = Counter()
