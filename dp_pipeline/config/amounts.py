@@ -47,7 +47,8 @@ def parse_epsilon(text: str, *, of: str = "epsilon") -> Fraction:
 
 
 def _plain_number(text: str) -> Fraction:
-    """Return the value of a plain decimal number, exactly; 0 if it is none, or is far from 1."""
+    """Return the exact value of a plain decimal number; 0 for any other text, for a number of
+    10¹⁰⁰ or more, and for one below 10⁻⁹⁹."""
     if not isinstance(text, str) or _PLAIN.fullmatch(text.strip()) is None:
         return Fraction(0)
     decimal = Decimal(text.strip())
@@ -126,8 +127,9 @@ class Currency:
         return epsilon if self.delta is None else rho_of(epsilon, self.delta)
 
     def cost_of(self, amount: Fraction, paid_in: Self) -> Fraction:
-        """Return an amount of the currency ``paid_in`` in this currency: a pure ε costs ρ = ε²/2.
+        """Return an amount of the currency ``paid_in`` in this currency.
 
+        A pure ε costs ρ = ε²/2; an amount of the same name is unchanged, also at another δ.
         BoundaryViolation for a ρ in pure ε, which has no finite cost.
         """
         if self.name == paid_in.name:

@@ -311,7 +311,11 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
         return self
 
     def _names(self) -> tuple[tuple[int, str], ...]:
-        """Return (code, name) of each named bin, by code; FieldError for a name of no bin."""
+        """Return (code, name) of each named bin, by code.
+
+        FieldError for a name without a bin, a second name of a bin, and a name that another bin or
+        missing values have.
+        """
         bins, names = self._cells(), dict[int, str]()
         for text, name in self.names.items():
             number = fields.finite(text)

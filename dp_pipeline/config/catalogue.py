@@ -54,7 +54,10 @@ Refusals = dict[str, str]
 
 
 def load_all() -> tuple[dict[str, DatasetSpec], Refusals]:
-    """Return (valid declarations, errors of other files), both by data set, the user's first."""
+    """Return (valid declarations, messages of the errors of other files), both by data set.
+
+    The user's own data sets come first. DeclarationError as for ``dataset_files``.
+    """
     from dp_pipeline.config.parser import load_spec
 
     specs: dict[str, DatasetSpec] = {}
@@ -70,7 +73,9 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
     refused   collects the errors of wrong files, which are left out; None: the first is raised
 
-    No source is opened, and no other file is read.
+    Dagster shows those that ``SHOWN_VARIABLE`` lists; without it the user's own, or else the
+    built-in ones. DeclarationError for an unknown name in the list. No source is opened, and no
+    file of another data set is read.
     """
     from dp_pipeline.config.parser import load_spec
 
@@ -92,7 +97,10 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
 @contextmanager
 def collect_refusal(name: str, refused: Refusals | None) -> Iterator[None]:
-    """Record an error of the block under ``name`` in ``refused``; raise it if that is None."""
+    """Record the message of a PipelineError of the block under ``name`` in ``refused``.
+
+    The error is raised if ``refused`` is None.
+    """
     try:
         yield
     except PipelineError as error:

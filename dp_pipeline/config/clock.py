@@ -57,7 +57,11 @@ class Clock:
     format: str = ""
 
     def number(self, text: str) -> int | None:
-        """Return the days or seconds since 1970 of a text; None unless it is a date or time."""
+        """Return the days or seconds since 1970 of a text.
+
+        None unless it is a date or time in ``format``, and for a timestamp at an end of the
+        calendar, which has no date in some zone.
+        """
         if not self.format and not _ISO.fullmatch(text):
             return None
         try:
@@ -110,7 +114,10 @@ class Clock:
         return wall.isoformat(timespec="seconds" if wall.second else "minutes")
 
     def wall_times(self, numbers: NDArray[np.number]) -> NDArray[np.datetime64]:
-        """Return days or seconds since 1970 (n,) as local times in ``zone``, of the same unit."""
+        """Return days or seconds since 1970 (n,) as ``datetime64[D]`` or ``datetime64[s]``.
+
+        Seconds become local times in ``zone``; fractions are rounded down.
+        """
         integers = np.floor(numbers).astype(np.int64)
         unit = "D" if self.kind == "date" else "s"
         walls: NDArray[np.datetime64] = integers.astype(f"datetime64[{unit}]")
@@ -121,7 +128,8 @@ class Clock:
         return walls
 
     def release_values(self, numbers: NDArray[np.number]) -> np.ndarray:
-        """Return days or seconds since 1970 (n,) as local times, or as texts in ``format``."""
+        """Return days or seconds since 1970 (n,) as texts in ``format``, or as the local times
+        of ``wall_times`` where ``format`` is empty."""
         if not self.format:
             return self.wall_times(numbers)
         unit = timedelta(days=1) if self.kind == "date" else _SECOND

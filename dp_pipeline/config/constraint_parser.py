@@ -121,8 +121,8 @@ class ConstraintsSection(fields.Section):
     def constrain(self, domain: Domain) -> Domain:
         """Return ``domain`` with the declared constraints after its own, and those of its parts.
 
-        FieldError for a constraint without cells, one that forbids nothing or everything, and one
-        over too many cells.
+        FieldError for an unknown attribute or cell, a constraint without cells, one that forbids
+        nothing or everything, and one over too many cells.
         """
         with below("never"):
             never = _parse_items(self.never, lambda combination: _never(combination, domain))
@@ -209,7 +209,7 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
     """Return code of ``fine`` → allowed codes of ``coarse``, from a declared map of texts.
 
     ``other`` and missing values that the map does not name may be with any: a cell that is missing
-    costs no row.
+    costs no row. FieldError for a level of ``fine`` that the map has twice or lacks.
     """
     missing: Codes = ()
     if coarse.nullable and not any(MISSING in texts for texts in map_.values()):
@@ -245,7 +245,10 @@ def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
 
 
 def _require_attributes(chosen: Iterable[str], domain: Domain) -> Names:
-    """Return the different names in declared order; FieldError for one alone or without cells."""
+    """Return the different names in declared order.
+
+    FieldError for fewer than two, for an unknown one, and for one without declared cells.
+    """
     names = [attribute.name for attribute in domain if attribute.cells is not None]
     chosen = tuple(dict.fromkeys(chosen))
     for name in chosen:
@@ -297,7 +300,10 @@ def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
 
 
 def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """Return an end of an interval as a number; None where the interval has no such end."""
+    """Return an end of an interval as a number; None for an empty text, which means no end.
+
+    FieldError for any other text that is no number, or no date where the attribute has dates.
+    """
     number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
     kind = "a number" if attribute.clock is None else "a date"
     is_end = number is not None or not text.strip()
@@ -315,7 +321,13 @@ def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float 
 def _bins_inside(
     attribute: Attribute, bins: Bins, low: float | None, high: float | None, *, is_closed: bool
 ) -> Codes:
-    """Return the codes of the bins inside an interval; FieldError for a bin partly inside."""
+    """Return the codes of the bins inside an interval.
+
+    low, high   ends of the interval; None: the first and the last edge of the bins
+    is_closed   whether the interval contains ``high``
+
+    FieldError for a bin partly inside, and if none is inside.
+    """
     low = bins.edges[0] if low is None else low
     high = bins.edges[-1] if high is None else high
     codes = []

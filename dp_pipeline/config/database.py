@@ -39,7 +39,8 @@ _QUERY = re.compile(r"\s*(select|with)\b[^;]*;?\s*", re.IGNORECASE)
 def database_url(text: str) -> URL | None:
     """Return the URL of a SQLite file or a PostgreSQL database; None for any other text.
 
-    Only harmless options are allowed. A PostgreSQL URL gets its driver and port.
+    None also for a relative path, for several hosts, and for an option that is not known to be
+    harmless. A PostgreSQL URL gets the driver psycopg2, and the port 5432 if it has none.
     """
     # The import takes a third of a second, and most data sets are files.
     from sqlalchemy import make_url

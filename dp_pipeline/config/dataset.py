@@ -35,6 +35,10 @@ WINDOW = "window"
 class DatasetSpec:
     """The declaration of one data set file.
 
+    purpose        ``benchmark`` for public rows, ``release`` for sensitive ones
+    relation       difference of neighbouring data sets: ``add_remove`` or ``replace_one``
+    models         model → its parameters, as text
+    delta          δ of a population that pays in ρ; None: it pays in pure ε
     ceiling        most ε that the population may ever spend, at ``delta`` if there is one;
                    None on benchmarks only
     one_hot        whether the codes are also stored as bits
@@ -50,8 +54,8 @@ class DatasetSpec:
     discovered     the discovered part of ``domain``; None before a discovery and without any
     file_digest    ``digest`` before ``domain`` was discovered; empty without a discovery
     window         name of the window that this declaration is about; empty: all of them
-    within         whether a person's rows of one window are protected, or of all; None without
-                   windows
+    within         whether a person's rows of one window are protected (``window``), or of all
+                   (``ever``); None without windows
     each_window    most ε of one window, or None
     """
 
@@ -312,7 +316,10 @@ class DatasetSpec:
 
     @property
     def formatted_times(self) -> frozenset[str]:
-        """The source columns of dates or times that an attribute reads by a declared format."""
+        """The ``time_columns`` that an attribute reads by a declared format.
+
+        Inputs of derived columns alone, and a column of windows alone, are left out.
+        """
         clocks = ((each.column, each.clock) for each in self.domain if each.derived is None)
         return self.time_columns & {column for column, clock in clocks if clock and clock.format}
 

@@ -56,7 +56,7 @@ def discovery_price(price: Discover) -> str:
 
 @dataclass(frozen=True)
 class DiscoveredAttribute:
-    """The discovered levels, bounds or bins of one attribute.
+    """The discovered levels, bounds or bins of one attribute; None for what was not discovered.
 
     bounds   lowest and highest value
     edges    cuts of bins, ascending and strictly inside the bounds; () is one bin

@@ -289,7 +289,7 @@ class Parts:
 class Domain:
     """The declared attributes in their order, and the constraints on them.
 
-    constraints   combinations of cells that no row has
+    constraints   combinations of cells that no row has, or of which every row has one
     parts         the parts of units, where a row is a part of one; None where it is a unit
     """
 
@@ -340,7 +340,10 @@ class Domain:
         return tuple(each for each in self.constraints if sizes.isdisjoint(each.attributes))
 
     def with_attributes(self, attributes: Mapping[str, Attribute]) -> Domain:
-        """Return the domain with some attributes replaced by attributes of the same names."""
+        """Return the domain with some attributes replaced by others.
+
+        attributes   name in the domain → the attribute in its place; other names change nothing
+        """
         return replace(self, attributes=tuple(attributes.get(each.name, each) for each in self))
 
     def allowed(self, names: tuple[str, ...]) -> tuple[AllowedCells, ...]:

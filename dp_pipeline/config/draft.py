@@ -24,8 +24,8 @@ _LONGEST = 64
 class SourceColumn:
     """The facts about a source column from which a draft of a data set file is made.
 
-    kind        kind of its type: ``unknown`` where the source has no types, as CSV, and
-                ``unusable`` for neither text nor number
+    kind        kind of its type: ``number``, ``text``, ``boolean``, ``date``, ``timestamp``;
+                ``unknown`` where the source has no types, as CSV; ``unusable`` for any other
     type        the source's own word for the type, or empty
     is_integer  whether the type holds integers alone
     proposal    fields of an attribute, proposed from public rows, or empty

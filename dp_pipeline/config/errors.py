@@ -69,7 +69,13 @@ def nearest(got: str, names: Iterable[str]) -> str:
 
 
 def require_integer(value: object, *, of: str, least: int, most: int | None = None) -> int:
-    """Return an argument as int; DeclarationError unless it is an integer within the limits."""
+    """Return an argument as int; DeclarationError unless it is an integer within the limits.
+
+    of     name of the argument, for messages
+    most   None: there is no upper limit
+
+    A bool is no integer here; an integer of NumPy is one.
+    """
     integer = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if integer is None or integer < least or (most is not None and integer > most):
         limits = f"of at least {least}" if most is None else f"in {least}..{most}"

@@ -70,8 +70,9 @@ def not_among(
 class Scalar:
     """A type of a single value in a data set file, with its parser and its JSON Schema.
 
-    parse  text → value, or None for a wrong text
-    got    text that a message shows in place of one that may hold a password
+    parse     text → value, or None for a wrong text
+    expected  words of a message for what a right text is
+    got       text that a message shows in place of one that may hold a password
     """
 
     parse: Callable[[str], Any]
@@ -80,7 +81,10 @@ class Scalar:
     got: str = ""
 
     def read(self, text: object) -> Any:
-        """Return the value that ``parse`` gives for a text; FieldError for None or no text."""
+        """Return the value that ``parse`` gives for a text.
+
+        FieldError for ``TODO``, for a text that ``parse`` refuses, and for a list or mapping.
+        """
         if not isinstance(text, str):
             raise FieldError("one value", kind_of(text))
         if text == TODO:
@@ -296,7 +300,11 @@ def below(*field: str | int) -> Iterator[None]:
 
 @contextmanager
 def locate_errors(document: Document) -> Iterator[None]:
-    """Run the block, and turn its first error into a DeclarationError with file, line and field."""
+    """Run the block, and turn its FieldError or ValidationError into a DeclarationError.
+
+    The message has the file, line and field; of several errors, it is about that of the first line.
+    Other errors pass unchanged.
+    """
     try:
         yield
     except ValidationError as error:

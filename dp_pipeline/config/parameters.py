@@ -26,7 +26,7 @@ class Registry(UserDict[str, Entry]):
     """A mapping from names to classes or functions that are imported at their first use.
 
     places   name → ``module:name``, the module below ``package``
-    group    entry points by which other packages add names of their own
+    group    entry points by which other packages add names of their own; one of ``places`` wins
 
     >>> Registry("fractions", {"share": ":Fraction"})["share"]
     <class 'fractions.Fraction'>

@@ -41,7 +41,8 @@ class PartsSection(fields.Section):
 
 
 def parts_of(sections: Mapping[str, PartsSection]) -> tuple[str, PartsSection]:
-    """Return (name, section) of the only parts; FieldError for several, or a wrong section."""
+    """Return (name, section) of the only parts; FieldError for none or several, or if the section
+    has no attribute, a wrong ``at_most``, or only one of ``source`` and ``key``."""
     got = ", ".join(sections)
     require(len(sections) == 1, "one kind of parts", got or "none", "parts")
     ((name, section),) = sections.items()
@@ -62,7 +63,8 @@ def source_of_parts(
 
     folder   folder of the data set file
 
-    FieldError for a source that cannot be joined: a download, a sample, or one read in place.
+    FieldError for a source that cannot be joined: a download, a sample, one read in place, or the
+    source of the units itself.
     """
     if section.source is None:
         return units

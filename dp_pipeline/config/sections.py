@@ -101,7 +101,10 @@ class Target:
     def classification_task(
         self, codes: Mapping[str, NDArray[Any]], domain: Domain
     ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Return (attribute → codes that a classifier sees, whether each row is positive (n,))."""
+        """Return (attribute → codes that a classifier sees, whether each row is positive (n,)).
+
+        codes   attribute → codes of rows (n,), those of the target's attribute among them
+        """
         inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
         return inputs, np.isin(codes[self.attribute], self.codes(domain))
 

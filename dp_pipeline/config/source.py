@@ -53,8 +53,8 @@ class Sample:
 class Source:
     """A declared source of rows, without any password.
 
-    kind        ``csv`` (also .csv.gz), ``parquet`` (a file, or a folder of them), ``sql``,
-                ``sklearn`` (bundled sets), ``generator``
+    kind        ``csv`` (also .csv.gz), ``parquet`` (a file, or a folder of them), ``xlsx`` (a
+                spreadsheet), ``sql``, ``sklearn`` (bundled sets), ``generator``
     location    a path or URL of a file, the database without its user and password, or the name
                 of the bundled set or generator
     delimiter   of a CSV file: one character, or WHITESPACE
@@ -156,7 +156,8 @@ class Source:
         """The canonical names of the source, its download and its parts.
 
         The ledger keeps two populations from sharing any name. Samples and queries have no names of
-        their own, since others may give the same persons.
+        their own, since others may give the same persons. A window has the names of its template.
+        With a download, paths that begin with an unset variable have no names.
 
         >>> Source("generator", "trips_like", options={"seed": 7}).identities
         ('generator:trips_like?seed=7',)

@@ -45,6 +45,9 @@ MAX_SPAN = 400
 class Windows:
     """The partition of the rows of a data set into time windows.
 
+    A method that names no error takes names of any window, declared or not. AssertionError for a
+    text that ``is_name`` refuses.
+
     column   column of the source with the times of rows
     every    calendar period of a window; hours are those of UTC
     clock    conversion of the times, with the zone of the calendar
@@ -127,7 +130,10 @@ class Windows:
         return f"{datetime.fromtimestamp(self.closing_time(name), UTC):%Y-%m-%d %H:%M} UTC"
 
     def name_at(self, seconds: int) -> str:
-        """Return the name of the window that contains a moment, in seconds since 1970 in UTC."""
+        """Return the name of the window that contains a moment, in seconds since 1970 in UTC.
+
+        It may be a window before ``first`` or after ``last``.
+        """
         return _window_name(period_start(self.clock.wall_time(seconds), self.every), self.every)
 
     def following(self, name: str) -> str:

@@ -18,8 +18,9 @@ def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
     name     of the table
     tables   of the whole release
 
-    Noisy counts have ``low`` and ``high``, the ends of 95 % intervals for the true number of rows.
-    Centres have their size; and where the noise of boxes is known, ends for it and each coordinate.
+    ``cells`` and ``synopsis``, where their noise is known, have ``low`` and ``high``, the ends of
+    95 % intervals for the true number of rows. Centres have their size; and where the noise of
+    boxes is known, ends for it and each coordinate. A column of the release is never replaced.
     """
     table, added = tables[name], dict[str, FloatArray]()
     if name == "cells" and "measured" in tables:

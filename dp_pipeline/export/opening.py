@@ -19,8 +19,9 @@ def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
 
     folder   that ``dp-pipeline export`` wrote, in any of its formats
 
-    Damaged for a folder that is no export, or a changed one; DeclarationError for an export without
-    noisy counts, and for a value that is no path.
+    OpenClusters if the export has centres; else OpenUnits for units with parts, OpenTable for rows.
+    Damaged for a folder that is no export, or a changed one; DeclarationError for an export with
+    neither centres nor a synthetic table with noisy counts, and for a value that is no path.
     """
     root = to_path(folder, of="folder")
     resources = read_descriptor(root)["resources"]

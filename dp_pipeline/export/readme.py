@@ -71,7 +71,10 @@ def readme_text(release: ReportedRelease, files: Mapping[str, str]) -> str:
 
 
 def described_publisher(spec: DatasetSpec) -> dict[str, Any]:
-    """Return the ``licenses`` and ``contributors`` of a Data Package that the file declares."""
+    """Return the ``licenses`` and ``contributors`` of a Data Package that the file declares.
+
+    Each is left out where the file declares no licence or no publisher; {} for neither.
+    """
     about = spec.about
     stated: dict[str, Any] = {}
     if about.licence:

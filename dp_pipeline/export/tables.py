@@ -44,7 +44,8 @@ _SPECIAL_NUMBERS = {"INF": "inf", "-INF": "-inf", "NaN": "nan"}
 
 
 def types_of(table: Columns) -> dict[str, str]:
-    """Return the Table Schema type of each column; ``string`` for a column without values."""
+    """Return the Table Schema type of each column: ``string``, ``integer``, ``number``, ``date``
+    or ``datetime``; ``string`` for a column without values."""
     return {name: _type(typed_batch(table, name)) for name in table}
 
 
@@ -93,7 +94,11 @@ def write_table(
 
 
 def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
-    """Return the table in the file that an entry of ``datapackage.json`` describes."""
+    """Return the table in the file that an entry of ``datapackage.json`` describes.
+
+    ValueError, KeyError, TypeError or AttributeError for a wrong entry or a file of other content,
+    OSError for a file that cannot be read.
+    """
     schema, dialect = resource["schema"], resource.get("dialect", {})
     # Dates in a format of their own are texts in the release.
     types = {
@@ -237,7 +242,9 @@ CENTRES, MAP = "centres", "synopsis"
 
 
 def place_of(spec: DatasetSpec, tables: Mapping[str, Columns]) -> Point | None:
-    """Return the columns of longitude and latitude of released centres; None without them.
+    """Return the columns of longitude and latitude of released centres.
+
+    None for a release without centres, or whose centres are no places in degrees.
 
     GeoJSON has degrees only: places in kilometres would be drawn far from where they are.
     """

@@ -65,6 +65,7 @@ class Check(NamedTuple):
     """The result of checking one property of an export.
 
     of       the checked file or property
+    is_good  whether it is as the other files of the export imply
     result   what agrees; for a failed check, what was expected and what was got
     """
 
