@@ -33,7 +33,9 @@ def sync(path: Path) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder, and missing ones above it, that only their owner can enter."""
+    """Create a folder, and missing ones above it, that only their owner can enter.
+
+    Existing folders stay as they are."""
     # ``mkdir(parents=True)`` applies the mode to the last folder only.
     for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -62,6 +64,8 @@ def write_atomically(
 ) -> None:
     """Write a file atomically, readable by its owner only; it is on disk when this returns.
 
+    Its folder must exist.
+
     content     bytes, or a function that writes them to an open file
     overwrite   whether to replace an existing file; else it stays as it is, without an error
     """
@@ -85,7 +89,7 @@ def write_atomically(
 
 
 def write_private(path: Path, content: bytes | Callable[[BinaryIO], object]) -> None:
-    """Write a file atomically, in a folder that only its owner can enter."""
+    """Write a file by ``write_atomically``, after creating its folder by ``make_private``."""
     make_private(path.parent)
     write_atomically(path, content)
 
@@ -107,6 +111,8 @@ def leftovers(folder: Path, *, below: bool = False) -> Iterator[Path]:
     """Yield the temporary files and folders in a folder whose writers were killed.
 
     below   whether to search the folders below too
+
+    Those younger than MIN_LEFTOVER_SECONDS, inside of another one, or not permitted are skipped.
     """
     for path in sorted(folder.rglob(f".*{_ENDING}") if below else folder.glob(f".*{_ENDING}")):
         inside = any(map(_TEMPORARY.fullmatch, path.relative_to(folder).parts[:-1]))
@@ -118,6 +124,8 @@ def sweep(folder: Path, *, below: bool = False) -> list[Path]:
     """Delete the leftovers of killed writers in a folder; return the deleted paths.
 
     below   whether to search the folders below too
+
+    Those that cannot be deleted are skipped.
     """
     paths = list(leftovers(folder, below=below))
     for path in paths:
@@ -151,9 +159,9 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
 
 
 def sweep_locks(folder: Path, names: str) -> int:
-    """Delete the lock files of killed runs; return their number.
+    """Delete the lock files that no process holds; return the number of deleted ones.
 
-    names   pattern of the lock files
+    names   pattern of their names, such as ``*.lock``
 
     A file is locked while it is deleted, so a process that has opened it meanwhile notices that its
     name is gone, and creates another file.
@@ -201,7 +209,9 @@ def _has_name(descriptor: int, path: Path) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether a process holds the lock of a file or folder; OSError if it is absent."""
+    """Return whether a process holds the lock of a file or folder.
+
+    OSError if it is absent, a symbolic link or not readable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

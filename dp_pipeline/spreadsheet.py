@@ -24,7 +24,10 @@ def escape_formula(value: Any) -> Any:
 
 
 def csv_cell(text: str) -> str:
-    """Return a text as a cell of CSV, quoted where CSV or a spreadsheet requires it.
+    """Return a text as a cell of CSV.
+
+    It is quoted if it is a number, has white space at an end, or has a comma, semicolon, quotation
+    mark or line break.
 
     >>> csv_cell("a"), csv_cell("01234"), csv_cell('a;b')
     ('a', '"01234"', '"a;b"')
@@ -35,7 +38,7 @@ def csv_cell(text: str) -> str:
 
 
 def unescape_formula(text: str) -> str:
-    """Return the original text of a cell that ``escape_formula`` made.
+    """Return the original text of a cell that ``escape_formula`` made; any other text unchanged.
 
     >>> unescape_formula("'=1+1"), unescape_formula("'tis"), unescape_formula("-0.5")
     ('=1+1', "'tis", '-0.5')

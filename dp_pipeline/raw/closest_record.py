@@ -29,11 +29,11 @@ def distance_to_closest_record(
 
     real, released   attribute → codes, the same attributes in both, at least one
 
-    It is in 0..1, and 0 where every released row is also a real one; NaN for an empty table. At
-    most ``MOST_PLACES`` released rows are compared, but all real rows, since the nearest of a
-    sample would be further away. It is a sanity check and **no** guarantee of privacy: rows of a
-    small domain are close to real ones under any method, and a distance says nothing about who was
-    in the data.
+    It is in 0..1, and 0 where every released row is also a real one; NaN if either table is empty.
+    Of more than ``MOST_PLACES`` released rows a seeded sample is compared, but with all real rows,
+    since the nearest of a sample would be further away. It is a sanity check and **no** guarantee
+    of privacy: rows of a small domain are close to real ones under any method, and a distance says
+    nothing about who was in the data.
 
     >>> import numpy as np
     >>> real = {"a": np.array([0, 1]), "b": np.array([0, 1])}

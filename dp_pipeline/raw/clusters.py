@@ -34,7 +34,8 @@ def workers_of(engine: str, *, local: ParallelMap = in_threads) -> ParallelMap:
     engine   name and address, see ``split_engine``
     local    what is returned for every engine but Dask and Spark
 
-    DeclarationError for an engine that is unknown or not installed.
+    DeclarationError for an engine that is unknown or not installed, PipelineError if its server
+    does not answer.
     """
     name, address = split_engine(engine)
     if name not in ("dask", "spark"):
@@ -76,7 +77,7 @@ def _spark_map(address: str) -> ParallelMap:
 
 @dataclass(frozen=True, repr=False)
 class RedactErrors(Generic[Task, Result]):
-    """A function that does ``work`` on a task, and whose errors show only their type."""
+    """A function that does ``work`` on a task, and whose errors are those of ``unwrap``."""
 
     work: Callable[[Task], Result]
 
@@ -85,7 +86,9 @@ class RedactErrors(Generic[Task, Result]):
 
 
 def unwrap(get_result: Callable[[], Result]) -> Result:
-    """Return ``get_result()``; replace any error but a PipelineError by one with its type alone."""
+    """Return ``get_result()``; raise a PipelineError that names the type alone of another error.
+
+    A PipelineError itself is raised unchanged."""
     try:
         return get_result()
     except PipelineError:

@@ -78,10 +78,11 @@ def estimated_distances(
 def distances_of_table(
     domain: Domain, real: Codes, released: Codes
 ) -> dict[Names, EstimatedDistance]:
-    """Return the variation distance of each attribute and pair, or of a sample of very many pairs.
+    """Return ``(name,)`` or ``(name, other)`` → variation distance, for attributes of ``real``.
 
-    Where units have parts, attributes and pairs of units alone are compared over units, and all
-    others over parts; ``(name, name)`` is an attribute over pairs of parts of one unit.
+    Of more than ``MOST_PAIRS`` attributes or pairs, a seeded sample of so many is compared. Where
+    units have parts, attributes and pairs of units alone are compared over units, and all others
+    over parts. ``(name, name)`` is an attribute of parts over the pairs of parts of one unit.
     """
     names, parts = tuple(real), domain.parts
     listed = [*((name,) for name in names), *attribute_sets(names, 2)]

@@ -127,6 +127,7 @@ def count_omitted_rows(
     """Return how many dropped rows could have been kept, had they been valid.
 
     rows   the dropped rows; of each person at most ``at_most`` less her kept rows are counted
+    kept   the valid rows that are used, as ``keep_at_most`` returns them
     keys   None: rows are not of persons, and all are counted; else one without an id is not
 
     >>> rides = pa.table({"rider": ["a", "a", "a", "b", None]})
@@ -396,6 +397,7 @@ def tables_by_person(
 ) -> Iterator[pa.Table]:
     """Yield the rows of tables regrouped, so that all rows of a person are in one table.
 
+    tables    at least one, all of one schema
     scratch   folder to which the tables are written, split by person
 
     Rows without an id are left out. The first table has no rows, so that there is at least one.

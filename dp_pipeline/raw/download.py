@@ -61,9 +61,10 @@ class Download:
     def to(self, path: Path) -> str:
         """Download the file to ``path``, readable by its owner only; return its SHA-256.
 
-        SourceError, without a change at ``path``, if the server does not answer, redirects to
-        another host while no hash is declared, or sends a file that is too large, incomplete or of
-        another hash.
+        SourceError, without a change at ``path``, if the server does not answer or sends no file,
+        or one that is too large, late, incomplete or of another hash. It is also raised for a
+        circle of redirections, too many, or one to another scheme. Without a declared hash it is
+        raised for a redirection to another host, and for a file of unknown length.
         """
         digests: list[str] = []
         write_private(path, lambda file: digests.append(self._copy(file)))
@@ -213,10 +214,11 @@ def located_source(
 ) -> Iterator[LocatedSource]:
     """Yield the source to read inside the block: its local files if all exist, or its download.
 
-    folder    folder for downloads. Those of benchmarks stay there for other data sets; those of
-              sensitive data are deleted after the block, because rows are in snapshots only.
-    earlier   URL without secrets → SHA-256 of its earlier download; another one is refused unless
-              it is declared
+    folder    folder for downloads. Those of benchmarks stay there, and are read instead of the URL
+              unless another hash is expected. Those of sensitive data are deleted
+              after the block, because rows are in snapshots only.
+    earlier   URL without secrets → SHA-256 of its earlier download; a file of another hash is
+              refused unless that hash is declared
 
     SourceError if a download fails.
     """

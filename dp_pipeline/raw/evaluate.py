@@ -46,10 +46,11 @@ def table_quality(
     released   synthetic codes of some declared attributes, at least one
     classify   whether classifiers learn the declared targets, which takes seconds each
 
-    ``avd_k``: mean variation distance of the marginals of k attributes, k = 2, 3, 5, 6 (of a single
-    attribute ``avd_2`` is its own); where units have parts instead ``avd_units``, ``avd_parts``,
-    ``avd_pairs``, ``avd_unit_part`` and ``avd_size``. Of more rows than ``MOST_COMPARED`` these are
-    distances of a seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
+    ``avd_k``: mean variation distance of the marginals of k attributes, k = 2, 3, 5, 6, without
+    those of more attributes than are released (of a single attribute ``avd_2`` is its own). Where
+    units have parts instead ``avd_units``, ``avd_parts``, ``avd_pairs``, ``avd_unit_part`` and
+    ``avd_size``, without those of no table. Of more rows than ``MOST_COMPARED`` these are distances
+    of a seeded sample, and ``sampling_error/avd_k`` bounds the expected error.
     ``misclassified_svm/<attribute>`` and ``misclassified_logistic/<attribute>`` of every released
     target: share of the prepared rows that a classifier of the released rows gets wrong. ``dcr``:
     distance to the closest record. All are NaN without prepared rows.
@@ -104,7 +105,7 @@ def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, E
     ``avd_units``: pairs of attributes of units, with their size. ``avd_parts``: pairs of attributes
     of one part. ``avd_pairs``: an attribute of two parts of one unit. ``avd_unit_part``: an
     attribute of a unit with one of its parts. ``avd_size``: the size. The first two are of single
-    attributes where there is one.
+    attributes where there is no pair. Kinds without any table are left out.
     """
     assert domain.parts is not None
     by_kind: dict[str, list[EstimatedDistance]] = {}
@@ -217,7 +218,8 @@ def _sample_points(points: FloatArray, limit: int) -> FloatArray:
 def exact_points(spec: DatasetSpec, snapshot: Snapshot, columns: tuple[str, ...]) -> FloatArray:
     """Return the prepared rows in data units (N, d), clipped and rounded to fixed-point numbers.
 
-    NotPrepared unless the snapshot is prepared; DeclarationError for an attribute without bounds.
+    NotPrepared unless the snapshot is prepared, Damaged if its rows are not as they were stored;
+    DeclarationError for an attribute without bounds.
     """
     require_prepared(spec, snapshot)
     box = spec.domain.box(columns)

@@ -28,7 +28,9 @@ class Expectation:
     description  a sentence for people, about the declaration and not the rows
     structural   whether it depends on the stored schema alone
     blocking     whether its failure stops the snapshot from being prepared
-    rule         kind of test
+    rule         kind of test: ``exists`` (one such column), ``type`` (of the column), ``rows`` (at
+                 least one), ``present`` (no missing value), ``levels`` or ``bounds`` (declared
+                 values), ``kept`` (a frame column of truth values is true), ``declared``
     attribute    tested attribute, PERSON, TIME or ``constraint_column``; None for the table
     share        share of the rows, or of the present values, that have to be as expected
     declared     the data set file's own expectation in Great Expectations' words, or None
@@ -75,7 +77,8 @@ def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
 def source_columns(spec: DatasetSpec) -> dict[str, str]:
     """Return column of a validation frame → column of the source from which it is read.
 
-    An attribute that is derived from two columns has its name plus " 2" for the second.
+    An attribute that is derived from two columns has its name plus " 2" for the second. TIME and
+    PERSON are those of windows and persons, where these are declared.
     """
     columns = {
         attribute.name + _SECOND * position: column

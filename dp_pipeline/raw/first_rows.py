@@ -35,7 +35,7 @@ class ParsedColumn:
     good      rows with a declared value
     missing   rows with an empty cell, or a word for a missing value
     unread    rows with a text that is no number or no date
-    outside   rows with a number outside the bounds, or no declared level
+    outside   rows with a number outside the bounds, or a text that is no declared level
     """
 
     attribute: str
@@ -49,17 +49,18 @@ class ParsedColumn:
 class ParsedRows:
     """The numbers of first rows of a source that can be read and used.
 
-    rows       number of rows
-    columns    counts of each attribute
-    broken     text of a constraint → number of rows that break it, in declared order
-    timeless   rows without a time, which are in no window; None without windows
-    left_out   rows that a release would leave out, of these
-    reasons    attribute, or column of the person → number of rows left out because of it
-    unreadable   why lines of the whole file are no rows → how many
-    multiline  the value of `multiline` that would leave the fewest lines unreadable, and how many;
-               None where more than declared would not help
-    odd_lines  number of lines of the whole file with bytes that are no text in its encoding, and
-               number of files that seem to have a footer
+    rows         number of rows
+    columns      counts of each attribute
+    broken       text of a constraint → number of rows that break it, in declared order
+    timeless     rows without a time, which are in no window; None without windows
+    left_out     rows that a release would leave out, of these, before persons are bounded
+    reasons      attribute, column of the person, or words about parts and units that do not belong
+                 together → number of rows left out because of it, above 0
+    unreadable   why lines of the whole file are no rows → how many; empty but for sensitive CSV
+    multiline    the value of `multiline` that would leave the fewest lines unreadable, and their
+                 number; None where more than declared would not help, and for parts in another file
+    odd_lines    number of lines of whole sensitive CSV files with bytes that are no text in their
+                 encoding, and number of such files and of spreadsheets that seem to have a footer
     """
 
     rows: int

@@ -145,7 +145,7 @@ def _results(
 def load_library() -> Any:
     """Import Great Expectations with its analytics switched off, and return the module.
 
-    PipelineError beside a PySpark without Spark Connect."""
+    PipelineError if PySpark is installed without Spark Connect."""
     # The library reads it when it is imported.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     if not has_driver():

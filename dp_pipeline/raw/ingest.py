@@ -63,18 +63,20 @@ def ingest(
     snapshot_id   None: the current snapshot, or before the first one a new one named by ``today``
                   or its window. A name: that snapshot becomes the current one; in a window its name
                   begins with that of the window.
-    claim         called with the names of every file and download that is read, since the ends of
-                  links and the hashes of downloads are known only here; None without a ledger
+    claim         called with the names of every file and download, before rows are read and again
+                  after, since the ends of links and the hashes of downloads are known only here;
+                  of a stored snapshot, called once with its stored names; None without a ledger
 
     The id comes from the calendar or from a person and no content is compared, so it reveals
     nothing of the rows. A completely stored snapshot is never read again. An incomplete one was
-    never current and is read again; a failed read leaves nothing.
+    never current and is read again; a failed read leaves no new snapshot.
 
     Nothing else opens the network or, except for drafts of declarations, a database.
 
     It raises what ``claim`` raises; DeclarationError for an unsafe id, or if the stored snapshot is
-    of another source or lacks a declared column; NotPrepared for a window that is not closed;
-    Damaged if the snapshot is not as it was stored; SourceError if the source cannot be read.
+    of another population or source, or lacks a declared column; NotPrepared for a window
+    that is not closed; Damaged if a named snapshot is not as it was stored, or the current one has
+    no readable manifest; SourceError if the source cannot be read.
     """
     spec.require_window()
     claim = claim or (lambda *_: None)

@@ -108,10 +108,11 @@ def prepare_stage(
     engine   engine whose workers do the work, see ``split_engine``
     again    whether to replace a stage that was stored under this declaration
 
-    Rows that break the declaration are dropped before persons are bounded, so that invalid rows do
-    not use up a person's share. The person column is not stored. NotPrepared unless the snapshot
-    was validated and not refused, and the stage before this one was stored under this declaration;
-    DeclarationError for a stage that the data set does not need.
+    The first stage drops rows that break the declaration before persons are bounded, so that
+    invalid rows do not use up a person's share. It also stores the number of rows left out, and
+    removes the marks of all stages. The person column is not stored. NotPrepared unless the
+    snapshot was validated and not refused, and the stage before this one was stored under this
+    declaration; DeclarationError for a stage that the data set does not need.
     """
     with snapshot.locked():
         if not again and has_stage(spec, snapshot, stage):
@@ -143,7 +144,8 @@ def prepare_stage(
 def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Mark a snapshot with all stages as prepared in its manifest.
 
-    NotPrepared if a stage is missing or was stored under another declaration.
+    NotPrepared if a stage is missing or was stored under another declaration, or if the rows were
+    not validated under this one or were refused.
     """
     with snapshot.locked():
         require_validated(spec, snapshot)
@@ -237,7 +239,7 @@ def normalize(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
 
 
 def rows_left_out(stage: pa.Table) -> int:
-    """Return how many rows were left out, from the schema of a table by ``normalize``."""
+    """Return the ``count_omitted_rows`` of a table by ``normalize``, which its schema holds."""
     return int(stage.schema.metadata[_COUNT])
 
 
@@ -248,7 +250,7 @@ def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    """Return the rows with a time in the window that is read; all rows if there are no windows."""
+    """Return the rows with a time in ``spec.window``; all rows if no window is chosen."""
     if spec.windows is None or not spec.window:
         return table
     return table.filter(pa.array(in_window(spec.windows, spec.window, table)))

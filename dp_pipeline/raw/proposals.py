@@ -74,6 +74,8 @@ def likely_encoding(path: Path, *, is_public: bool) -> str:
     """Return the likely encoding of a CSV file: utf-16, cp1252, or empty for UTF-8.
 
     is_public   whether all of the file may be read; else the first line alone decides
+
+    SourceError if the file cannot be read.
     """
 
     def read() -> bytes:

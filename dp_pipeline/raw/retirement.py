@@ -42,8 +42,8 @@ def snapshots_of(
 
     datasets   names of the data sets that are declared under the population
 
-    The manifest names the population. A snapshot without one, whose run was stopped, belongs to the
-    population of the data set's other snapshots.
+    The manifest names the population. A snapshot without one, whose run was stopped, is returned if
+    its data set is among ``datasets`` or has another snapshot of the population.
     """
     snapshots = []
     for folder in _folders(store):
@@ -59,7 +59,9 @@ def snapshots_of(
 
 
 def paths_with_population(store: Path) -> Iterator[tuple[Path, str | None]]:
-    """Yield every snapshot and stray file of a raw store with its population, None if unknown."""
+    """Yield every snapshot and stray file of a raw store with its population, None if unknown.
+
+    Empty or hidden folders, hidden files and those that name a current snapshot are skipped."""
     for folder in sorted(store.iterdir()) if store.is_dir() else ():
         if not folder.is_dir() or folder.name.startswith("."):
             continue

@@ -86,7 +86,9 @@ def new_snapshot_hint(dataset: str, window: str = "") -> str:
 
 
 def stored_object(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in a file of a snapshot; None if the file holds something else."""
+    """Return the JSON object in a file of a snapshot; None if the file holds something else.
+
+    OSError if it is absent or cannot be read."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
@@ -179,7 +181,9 @@ class Snapshot:
 
     @property
     def types(self) -> dict[str, str]:
-        """The Arrow type of each declared column of a Parquet source; {} if none is known."""
+        """The Arrow type of each declared column of a Parquet source; {} if none is known.
+
+        UnknownFormat for a manifest of another format."""
         types: dict[str, str] = self._readable_manifest().get("types", {})
         return types
 
@@ -193,7 +197,9 @@ class Snapshot:
         return population if isinstance(population, str) else None
 
     def is_retired(self) -> bool:
-        """Return whether the rows were retired, even if some files are not deleted yet."""
+        """Return whether the rows were retired, even if some files are not deleted yet.
+
+        False without a readable manifest; UnknownFormat for one of another format."""
         return _RETIRED in self._readable_manifest()
 
     def _readable_manifest(self) -> dict[str, Any]:
@@ -360,7 +366,9 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def forget_preparation(snapshot: Snapshot) -> None:
-    """Remove the marks of all stages from the manifest, so that stages of two runs never mix."""
+    """Remove the marks of all stages, and that of a prepared snapshot, from the manifest.
+
+    So stages of two runs never mix. The tables stay."""
     snapshot.record(prepared=None, stages={})
 
 
@@ -370,7 +378,9 @@ def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
 
 
 def has_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> bool:
-    """Return whether the table of a stage was stored under this declaration."""
+    """Return whether the table of a stage was stored under this declaration.
+
+    It raises what ``Snapshot.manifest`` does."""
     return bool(_marks(snapshot, "stages").get(stage) == spec.digest)
 
 

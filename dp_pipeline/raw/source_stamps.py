@@ -37,6 +37,7 @@ def source_stamp(source: Source) -> SourceStamp | None:
     """Return the stamp of a source as it is now; None for absent files and URLs without hashes.
 
     It is of names, sizes and times of files, or of the declared hashes of URLs; none is opened.
+    Of local files with a declared download, it is that of the download only where they are absent.
     """
     for alternative in source.alternatives:
         if alternative.is_remote:
@@ -49,9 +50,9 @@ def source_stamp(source: Source) -> SourceStamp | None:
 
 
 def source_digest(source: Source) -> str | None:
-    """Return a SHA-256 of all bytes of a source; None if files are absent or change meanwhile.
+    """Return a SHA-256 of all bytes of a source's files, or the declared hashes of its URLs.
 
-    For URLs it is their declared hashes."""
+    None if files are absent or change meanwhile, and for URLs without hashes."""
     stamp = source_stamp(source)
     if stamp is None or stamp.changed_at is None:
         return None if stamp is None else stamp.text

@@ -31,6 +31,7 @@ def store_parts(
 ) -> None:
     """Store tables of one schema as the table of one stage, without all of them in memory.
 
+    parts  at least one table
     rows   rows of every row group but the last
     """
     tables = in_batches(parts, rows)
@@ -97,8 +98,9 @@ class StoredBatch:
 def stage_batches(snapshot: Snapshot, stage: str) -> Iterator[list[BatchReader]]:
     """Yield functions that each read one row group of a stage's table, for use inside the block.
 
-    NotPrepared without the stage; Damaged if the table is not as it was stored, which is checked
-    before the block, or if its file changes during the block.
+    The ``earlier`` snapshots are not read. A table without rows has one function. NotPrepared
+    without the stage; Damaged if the table is not as it was stored, which is checked before the
+    block, or if its file changes during the block.
     """
     path, fault = snapshot.checked_path(stage), snapshot.changed_error(stage)
     mark = file_mark(path)
@@ -144,9 +146,10 @@ def _read_table(snapshot: Snapshot, stage: str, columns: Sequence[str] | None) -
 def prepared_codes(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> dict[str, NDArray[Any]]:
-    """Return attribute → codes (rows,) of the prepared rows; of units with parts, a row is a part.
+    """Return attribute → codes (rows,) of the prepared rows, in the order of ``names``.
 
-    NotPrepared unless the snapshot is prepared, Damaged if its rows are not as they were stored.
+    Where units have parts, a row is a part, or a unit without one. NotPrepared unless the snapshot
+    is prepared, Damaged if its rows are not as they were stored.
     """
     require_prepared(spec, snapshot)
     columns = list(names)

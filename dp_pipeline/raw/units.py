@@ -37,7 +37,7 @@ def units_of_parts(
     codes     attribute → codes (n,) of each part and its unit, the size of its unit aside
     units     number of each part's unit (n,), in any order; at most ``at_most`` parts have one
     order     value of each part by which those of a unit are in order (n,), NaN last; None: a set
-    is_empty  whether a row (n,) is no part, but stands for a unit without one; None: no row is
+    is_empty  whether a row (n,) is no part, but stands for a unit without parts; None: no row is
 
     A unit with a part that breaks a constraint, or with two parts of which the declaration allows
     one, is left out. Parts with one value, and those of a set, are in the order of their codes, so
@@ -92,9 +92,10 @@ def _keeps_constraints(domain: Domain, units: Codes) -> NDArray[np.bool_]:
 
 
 def parts_of_units(domain: Domain, codes: Codes) -> dict[str, IntArray]:
-    """Return attribute → codes (n,) of n parts, from the codes of units by ``units_of_parts``.
+    """Return attribute → codes (n,) of parts, from the codes of units by ``units_of_parts``.
 
-    Attributes of a unit are repeated for each of its parts, which are in order."""
+    Attributes of a unit are repeated for each of its parts, which are in order. A unit without
+    parts has one row too."""
     parts = domain.parts
     assert parts is not None
     sizes = parts.row_counts(codes[SIZE])

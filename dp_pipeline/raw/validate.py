@@ -79,9 +79,10 @@ _SHARES = "failed_shares.json"
 def add_passing_shares(
     spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return each name with its exact share of passing rows, if stored, for the custodian alone.
+    """Return each check's name, with its exact share of passing rows in % if that is stored.
 
-    Damaged if the stored shares cannot be read."""
+    Shares are stored of failed checks alone, and are for the custodian alone. Damaged if the stored
+    shares cannot be read."""
     path = snapshot.folder / _SHARES
     shares = stored_object(path) if path.is_file() else {}
     if shares is None or not all(isinstance(share, int | float) for share in shares.values()):
@@ -95,7 +96,9 @@ def add_passing_shares(
 
 
 def refusal(spec: DatasetSpec, verdicts: tuple[Verdict, ...]) -> str | None:
-    """Return a message about the failed expectations that block a release; None if there are none.
+    """Return a message about the failed expectations that block preparation; None without any.
+
+    Those that did not run are left out, as a structural one has failed then.
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> refusal(find_spec("trips"), ())

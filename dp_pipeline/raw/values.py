@@ -72,7 +72,9 @@ PLAIN = Signs()  # The default signs of numbers: a decimal point
 
 
 def numbers(column: pa.ChunkedArray, signs: Signs = PLAIN) -> FloatArray:
-    """Return the numbers in a text or number column (n,); NaN for missing values and other texts.
+    """Return the numbers in a text or number column (n,); NaN for null and other texts.
+
+    They may be infinite. Words for missing values, such as −999, are numbers here.
 
     signs   decimal and thousands signs of texts
     """
@@ -172,7 +174,10 @@ def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntAr
 
 
 def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:
-    """Return the numbers or times (n,) in an attribute's column, read as declared."""
+    """Return the numbers or times (n,) in an attribute's column, read as declared.
+
+    It is NaN where ``numbers`` or ``times`` is; bounds and words for missing values do not count.
+    """
     if attribute.clock is not None:
         return times(column, attribute.clock)
     if attribute.aliases and kind_of(column.type) == "text":
@@ -246,7 +251,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def missing_cells(attribute: Attribute, column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return a mask (n,) of a numeric column's missing values; all False if none may be missing."""
+    """Return a mask (n,) of a numeric column's missing values, all False unless it is nullable."""
     if not attribute.nullable:
         return np.zeros(len(column), dtype=np.bool_)
     return find_missing(column, attribute.missing, partial(numbers_in, attribute))
@@ -384,7 +389,9 @@ def column_of(attribute: Attribute, table: pa.Table) -> pa.ChunkedArray:
 
 
 def derive_column(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return a derived column of texts or numbers (n,), null where an input is missing."""
+    """Return a derived column of texts or numbers (n,), null where an input is missing.
+
+    A number that is not finite is null too. The size of a unit is the text 1 in every row."""
     if rule.function == "size":
         # Every row by itself is a unit of one part; preparation counts those of each unit.
         return pa.chunked_array([pa.array(["1"] * len(inputs[0]), pa.string())])

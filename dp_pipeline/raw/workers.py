@@ -32,9 +32,11 @@ class ParallelMap(Protocol):
 
 
 def split_engine(text: str) -> tuple[str, str]:
-    """Return an engine's name and the address of its server; DeclarationError for an unknown one.
+    """Return an engine's name and the address of its server, each empty where ``text`` has none.
 
     text   one of ENGINES, or empty; for other machines ``dask:ADDRESS`` or ``spark:ADDRESS``
+
+    DeclarationError for an unknown engine, and for an address of another than Dask and Spark.
     """
     name, _, address = text.partition(":")
     if name not in ("", *ENGINES) or (address and name not in ("dask", "spark")):

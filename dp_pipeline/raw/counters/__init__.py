@@ -20,8 +20,9 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     engine   ``memory`` (reads all rows now), ``stream`` (from disk, by threads), ``dask`` or
              ``spark``, see ``split_engine``; empty: ``memory``, or ``stream`` for larger tables
 
-    NotPrepared unless the snapshot is prepared, Damaged if a stored table has changed,
-    DeclarationError for an engine that is unknown or not installed.
+    NotPrepared unless the snapshot is prepared, Damaged if a stored table has changed;
+    DeclarationError for an engine that is unknown or not installed, PipelineError if its server
+    does not answer. Tables are checked now for ``memory``, else when they are counted.
     """
     # Imported late: each engine needs libraries that the others do not.
     from dp_pipeline.raw.counters.checked import CheckedRows

@@ -88,7 +88,8 @@ class Batch:
     codes         attribute with cells → codes (rows,) below its size
     sizes         attribute with cells → number of cells
 
-    Damaged if an array has another length, or a value that preparation does not write.
+    Damaged for MAX_ROWS rows or more, and if an array has another length, or a value that
+    preparation does not write.
 
     >>> batch = Batch(coordinates={}, codes={"sex": np.array([0, 1, 1])}, sizes={"sex": 2}, rows=3)
     >>> batch.answer(BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"})))
@@ -141,7 +142,9 @@ class Batch:
         return _smallest(derived.groups, derived.size)[keys]
 
     def answer(self, query: BatchQuery) -> Answer:
-        """Return the exact answer to a query about these rows, which have its recodings already."""
+        """Return the exact answer to a query about these rows, as a tuple of arrays.
+
+        The query's recodings are not applied: these rows are as ``recoded`` returns them."""
         answer: Answer = getattr(self, query.kind)(*query.arguments)
         return answer
 

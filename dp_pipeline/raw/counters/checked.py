@@ -68,7 +68,8 @@ class CheckedRows:
     def require_stages(self, stages: Collection[str] | None = None) -> None:
         """Raise Damaged unless the tables of these stages, for None all, are as they were stored.
 
-        A table is read for the first such call alone."""
+        Fingerprints are compared once for each stage. Every call checks that no file of any stage
+        was replaced since the rows were opened."""
         with self._lock:
             unchecked = [
                 stage
@@ -87,7 +88,7 @@ class CheckedRows:
     ) -> Result:
         """Return ``work()``, checking the tables of ``stages`` as ``require_stages`` while it runs.
 
-        Damaged, in place of the result, if one has changed."""
+        Damaged if one has changed, in place of the result or of any error of ``work``."""
         with ThreadPoolExecutor(1) as threads:
             check = threads.submit(self.require_stages, stages)
             try:
@@ -96,7 +97,9 @@ class CheckedRows:
                 check.result()
 
     def checked_fold(self, fold: Fold) -> Fold:
-        """Return ``fold`` with a check: Damaged if a table that it reads is not as stored."""
+        """Return ``fold`` with a check: Damaged if a table that it reads is not as stored.
+
+        For queries that read no column, the table of the last stage is checked."""
 
         def checked(queries: Sequence[BatchQuery]) -> Partial:
             stages = frozenset[str]().union(*(query.stages for query in queries))

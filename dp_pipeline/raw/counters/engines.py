@@ -46,7 +46,7 @@ def dask_fold(stored_rows: StoredRows, address: str = "") -> Fold:
 
     address   address of the scheduler; empty: starts processes of this machine, one a core
 
-    DeclarationError if Dask is not installed.
+    It raises what ``dask_client`` does.
     """
     client = dask_client(address)
 
@@ -75,7 +75,7 @@ def spark_fold(stored_rows: StoredRows, address: str = "") -> Fold:
 
     address   Spark Connect server, ``sc://host:port``; empty: this machine, on loopback
 
-    DeclarationError if Spark is not installed.
+    It raises what ``spark_session`` does.
     """
     session = spark_session(address)
     partitions = max(1, min(len(stored_rows.groups), 64 if address else 2 * (os.cpu_count() or 1)))

@@ -47,7 +47,8 @@ def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
 def merge_partials(queries: Sequence[BatchQuery], partials: Iterable[Partial]) -> Partial:
     """Return the answer to each query about all rows, merged from those about several batches.
 
-    Arrays of the given answers may be overwritten."""
+    It is None where all partial answers are None, as there are no rows. Arrays of the given answers
+    may be overwritten."""
     totals: Partial = [None] * len(queries)
     for partial in partials:
         for i, (query, answer) in enumerate(zip(queries, partial, strict=True)):
@@ -65,7 +66,7 @@ class FoldCounter:
     recodings       recodings of rows before a query, in order
     fingerprint     of the stored tables and of when they were read from the source; empty without
     require_stages  raises Damaged unless the tables of some stages, for None of all, are as they
-                    were stored; None if there are none or all are checked
+                    were stored; None where no table is stored, or all were checked before
     left_out        number of rows that preparation left out
 
     A query that is invalid or could overflow is refused by public numbers alone: BoundaryViolation,

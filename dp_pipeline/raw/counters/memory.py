@@ -28,7 +28,7 @@ class MemoryCounter(FoldCounter):
     fingerprint   of the stored tables and of when they were read from the source; empty without
     left_out      number of rows that preparation left out
 
-    Damaged if an array has another length, or a value outside its range.
+    Damaged for too many rows, and if an array has another length, or a value outside its range.
 
     >>> from dp_pipeline.config.domain import Attribute
     >>> from dp_pipeline.config.encoding import Levels

@@ -43,7 +43,8 @@ class StoredRows:
 
         pairs   a file of coordinates, and one of codes or None
 
-        Damaged unless the files of a pair have equal row groups, and all fewer than MAX_ROWS rows.
+        Damaged unless the files of each pair have equal row groups, and all pairs together have
+        fewer than MAX_ROWS rows.
         """
         marks = tuple(map(file_mark, _files(pairs)))
         groups: list[tuple[int, int, int]] = []

@@ -51,7 +51,7 @@ class UndeclaredRows:
     It is a ``gate.counter.UndeclaredDomainCounter``. Texts of more than MAX_LEVEL_BYTES, with
     control characters, or equal to the name of missing values are no levels.
 
-    parts         the counted rows
+    parts         function that yields the counted rows, all of a person in one table
     fingerprint   of the stored table and of when it was read from the source; empty without
 
     >>> from dp_pipeline.config.catalogue import find_spec

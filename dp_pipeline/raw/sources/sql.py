@@ -170,7 +170,9 @@ def _array(cells: tuple[Cell, ...], field: pa.Field, statement: SelectStatement)
 
 
 def as_bytes(cell: Cell, signs: Signs = PLAIN) -> bytes | None:
-    """Return a cell as bytes: of UTF-8 text for a number, without `.0`; None for None.
+    """Return a cell as bytes: bytes unchanged, else its text in UTF-8; None for None.
+
+    A whole floating number is written without `.0`.
 
     signs   signs in which numbers are written
     """
