@@ -164,7 +164,8 @@ class QualityRow:
 
     @property
     def text(self) -> str:
-        """The value as text, ± the error of a sample or the noise's deviation if it has one.
+        """The value as text; with ± its error and the words ``of a sample`` if it is of a sample,
+        else with ± the noise's deviation if it has noise.
 
         >>> QualityRow("dpqt_kmeans", Fraction(1), "nicv", 12.34, 0.29, "rows").text
         '12.3 ± 0.4'

@@ -239,10 +239,11 @@ def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
 
 
 def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
-    """Return the weight of each pair of an attribute's k codes, as a share of all units: (k·k,) for
-    parts in order, else (k(k + 1)/2,).
+    """Return the weight of each pair of an attribute's k codes, as a share of all units.
 
-    The pairs of parts of one unit share a weight of 1; a unit of one part has none.
+    Parts in order have k·k pairs (k·k,), the second code fastest. Parts of a set have k(k + 1)/2,
+    those whose first code is not above the second, in the same order. The pairs of parts of one
+    unit share a weight of 1; a unit of one part has none.
     """
     cells = _cells_of_pairs(units.pair_counts(name), units.domain)
     many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]

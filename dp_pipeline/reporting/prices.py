@@ -20,7 +20,10 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return requested ε → text with the price of the releases at it; {} if each costs its ε."""
+    """Return requested ε → text with the price of the private releases at it.
+
+    Releases without an ε are left out. It is {} if each of the others costs exactly its ε.
+    """
     charges_at: dict[Fraction, set[Fraction]] = {}
     for release in releases:
         if release.bundle.is_dp:
@@ -65,7 +68,10 @@ class BudgetForecast:
         releases: Sequence[ReportedPrivateRelease],
         windows: Mapping[str, Fraction] | None = None,
     ) -> BudgetForecast:
-        """Return the forecast of a data set's population, with the price of its newest releases.
+        """Return the forecast of a data set's population.
+
+        Its price is the cost of all private releases of the newest window. Without windows it is
+        that of the first release by the model and ε that the data set publishes; None without one.
 
         releases   releases of the data set, those of the newest window first
         windows    time window → cost of all its releases
@@ -90,8 +96,8 @@ class BudgetForecast:
 
     @property
     def affordable_count(self) -> int | None:
-        """The number of further releases or windows that the population can afford; None without a
-        limit or a price."""
+        """The number of further releases or windows that the population can afford, whatever the
+        limit of a month; None without another limit or a price."""
         if self.price is None or self.balance.remaining is None:
             return None
         return math.floor(max(Fraction(0), self.balance.remaining) / self.price)

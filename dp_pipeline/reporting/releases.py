@@ -34,7 +34,13 @@ Level = Literal["epsilon", "k"]
 
 
 class Standing(StrEnum):
-    """The most important fact about a release for its reader."""
+    """The most important fact about a release for its reader.
+
+    PRIVATE           it is differentially private at the requested ε, and may be published
+    NOT_FOR_RELEASE   it is private at the requested ε but for its noise, which protects nobody
+    NOT_DP            it has no ε, as a k-anonymous table
+    ANOTHER_EPSILON   its caveat says that the requested ε does not hold
+    """
 
     PRIVATE = "DIFFERENTIALLY PRIVATE"
     NOT_FOR_RELEASE = "NOT FOR RELEASE"
@@ -215,7 +221,10 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def is_unfit_by_noise(self) -> bool:
-        """Whether the release may not be published because its noise is drawn from a known seed."""
+        """Whether the release may not be published because of its noise, as that of a known seed.
+
+        It is False where the reason is a caveat and the noise has no seed.
+        """
         bundle = self.bundle
         is_seeded = bundle.facts["noise"].startswith("seeded")
         return not bundle.is_releasable and (not bundle.caveat or is_seeded)
@@ -256,7 +265,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def sizes(self) -> list[str]:
-        """A text for each number of parts, with the share of the released units that have it."""
+        """A text for each number of parts, with the share of the released units that have it; []
+        for a synthetic table without parts. Other releases raise KeyError."""
         table = self.bundle.tables["marginals"]
         is_size = table["attribute"] == SIZE
         lines = zip(table["level"][is_size], table["probability"][is_size].tolist(), strict=True)

@@ -80,7 +80,8 @@ def cluster_sizes(tables: Tables) -> FloatArray | None:
 
 
 def rows_text(size: float) -> str:
-    """Return a noisy number of rows as text: an integer, of three significant digits from 100 on.
+    """Return a noisy number of rows as text: an integer below 100, else three significant digits,
+    with a power of ten from a million on.
 
     >>> rows_text(1234.5), rows_text(-3.7), rows_text(-0.2)
     ('1,230', '-4', '0')

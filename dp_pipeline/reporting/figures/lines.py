@@ -133,10 +133,11 @@ class HorizontalAxis:
 class VerticalAxis:
     """The vertical axis of a chart.
 
-    kind         ``auto``: log where lines of small values would be flat, else linear;
-                 ``signed log``: linear from −100 to 100, log beyond
-    floor        value at which a linear axis begins, unless a value is lower; None: it begins at
-                 the lowest value
+    kind         ``linear``: equal differences at equal distances; ``log``: equal ratios at equal
+                 distances, for values above 0; ``auto``: log or linear, as ``is_log`` decides from
+                 the values; ``signed log``: linear from −100 to 100, log beyond both ends
+    floor        value at which an axis that is not log begins, unless a value is lower; None: it
+                 begins at the lowest value
     references   (value, name) of horizontal lines
     reading      unit, and which values are better, in words
     """
@@ -148,10 +149,11 @@ class VerticalAxis:
     reading: str = ""
 
     def is_log(self, values: Sequence[float]) -> bool:
-        """Return whether an axis of these values is log, as for the kind ``log``.
+        """Return whether an axis of these values, at least one, has a log scale.
 
-        An ``auto`` axis is if all values are positive and the largest is above ``LOG_FROM`` times
-        the smallest.
+        The kind ``log`` always has, and the kinds ``linear`` and ``signed log`` never. The kind
+        ``auto`` has if all values are above 0 and the largest is above ``LOG_FROM`` times the
+        smallest.
         """
         is_wide = min(values) > 0 and max(values) > LOG_FROM * min(values)
         return self.kind == "log" or (self.kind == "auto" and is_wide)

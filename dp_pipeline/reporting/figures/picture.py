@@ -130,7 +130,7 @@ STYLES = ("-", "--", ":")
 
 def look_of(place: int) -> dict[str, Any]:
     """Return Matplotlib's arguments ``color``, ``marker`` and ``linestyle`` for the line with the
-    number ``place``; other numbers have others."""
+    number ``place``; of 231 successive numbers no two have the same."""
     turn, colour = divmod(place, len(COLOURS))
     return {
         "color": COLOURS[colour],
