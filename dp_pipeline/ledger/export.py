@@ -56,9 +56,10 @@ def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
     """Return the public lines of a ledger, oldest first, each with the lines of its spends.
 
     A line, text by name of ``COLUMNS``, is about an account that was opened, raised or partitioned
-    into windows; a release with its charge and its population's sum so far; snapshots that were
-    deleted; a reason why persons of a shared source are others; or a foreign row that was taken out
-    of the ledger.
+    into windows; a release with its charge, its population's sum so far and its ``state``, which is
+    "settled", "dead" or "unfinished"; snapshots that were deleted; a reason why persons of a shared
+    source are others; or a foreign row that was taken out of the ledger. Only settled releases have
+    spends.
     Raises Damaged for a row that the ledger could not have written.
     """
     rows = list(entries)

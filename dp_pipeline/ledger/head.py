@@ -64,6 +64,8 @@ class Draft:
         """Return the draft of a ledger row with an event of the release that ``charge`` is for.
 
         nano_epsilon   what this row charges: 0 unless it reserves the release
+        facts          all facts of the row; None: none, not those of ``charge``
+        spends         the draws of noise of a settled release
         """
         return cls(
             event=event,

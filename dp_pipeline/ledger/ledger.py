@@ -103,14 +103,15 @@ class Ledger:
         delta_ceiling: Fraction | None = None,
         each_window: Fraction | None = None,
     ) -> Account:
-        """Raise the limits of a population permanently; return the account with the new limits.
+        """Raise the ceiling of a population, or change another limit, permanently; return the
+        account with the new limits.
 
         total, per_month, delta_ceiling, each_window   see ``Account.with_changed_limits``
         reason   one line, stored in the row and exported
         by       name of the user, stored in the row
 
-        Raises DeclarationError for a lower ceiling, for no change, and for a population without an
-        account or without a ceiling.
+        Raises DeclarationError as ``Account.with_changed_limits``, and for a population without an
+        account.
         """
         require_line(reason, of=f"reason to raise the ceiling of population {population}")
         require_line(by, of=f"name of who raises the ceiling of population {population}")
@@ -207,15 +208,15 @@ class Ledger:
 
     @contextmanager
     def reserve(self, charge: Charge) -> Iterator[Reservation]:
-        """Charge a release, unless its key was charged before, and yield its reservation; the block
-        holds the lock of the release's key.
+        """Charge a release, unless its key was charged before, and yield its reservation, whose
+        ``state`` says which; the block holds the lock of the release's key.
 
         Rows are read inside the block only. A second process or thread with the same key waits for
         its end. The charge stays whatever happens inside. Reserving a key inside its own block
         waits for ever.
 
-        Raises BudgetExceeded (nothing is written), DeadRelease, DeclarationError for a population
-        without an account or with another currency, and Damaged if the key has another charge.
+        Raises the errors of ``reservation.reserve_or_resume`` before the block is entered; nothing
+        is written then.
         """
         if not self._book.exists():
             raise no_account(charge.population)

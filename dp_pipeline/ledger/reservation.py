@@ -110,9 +110,10 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
     """Charge a release and return "new"; if its key was charged before, return "settled" for a
     complete release, else "resumed".
 
-    The ledger gets a row, unless the state is "settled". Raises BudgetExceeded (nothing is
-    written), DeadRelease, DeclarationError for a population without an account or with another
-    currency, and Damaged if the key has another charge.
+    The ledger gets a row, unless the state is "settled". Where an error is raised, nothing is
+    written: BudgetExceeded; DeadRelease if the release is dead; DeclarationError for a population
+    without an account or with another currency, and for windows that do not fit the account; and
+    Damaged if the key has another charge.
     """
     account = page.require_account(charge.population)
     _require_currency(account, charge)
@@ -159,7 +160,10 @@ def _require_currency(account: Account, charge: entries.Charge) -> None:
 
 def _require_blocks(account: Account, charge: entries.Charge) -> None:
     """Raise DeclarationError if only one of account and charge has windows, or if the charge names
-    several windows that may cost more than the sum of their charges."""
+    several windows whose costs do not add up.
+
+    They do not in ρ, nor with a δ of the charge where all rows of a person are protected.
+    """
     if bool(account.windows) != bool(charge.blocks):
         expected = "a charge of a window" if account.windows else "a charge without a window"
         raise DeclarationError(

@@ -101,7 +101,8 @@ class Population:
     def with_windows(self, record: Record) -> Self:
         """Return a copy with the windows and limits of a ledger row that adds windows.
 
-        Each window counts all earlier charges, as often as ``times_in_windows`` says.
+        Each window counts the ε or ρ of all earlier charges, as often as ``times_in_windows`` says,
+        and their δ once.
         """
         facts = facts_with_new_limits(self.facts, record.facts, also=WINDOW_FACTS)
         times = times_in_windows(self.account(record.population), facts["unit"])
@@ -127,7 +128,14 @@ class Block:
 
 
 class StateKey(NamedTuple):
-    """The key of a row of the table ``state``."""
+    """The key of a row of the table ``state``.
+
+    kind         ``population``: an account with its sums; ``block``: the sums of a time window;
+                 ``source``: a claim; ``unfinished``: a release that has not ended; ``ledger``: the
+                 number of the newest ledger row
+    population   whose row it is; empty for the kind ``ledger``
+    name         window, source or release key; empty for the kinds ``population`` and ``ledger``
+    """
 
     kind: str
     population: str = ""
@@ -210,7 +218,7 @@ class State:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 over all rows of the table, sorted by key, in hex digits."""
+        """The SHA-256 over the digests of all rows of the table, sorted by key, in hex digits."""
         if self._digests is None:
             self._digests = _Digests(self.rows)
         return self._digests.total

@@ -228,7 +228,9 @@ def _charges(result: _LedgerCheck) -> Iterator[Draft]:
 
 def _in_place_of(row: Row, children: list[Row], *, state: State) -> Draft:
     """Return a row in place of an invalid one, which charges its population what it seems to
-    charge.
+    charge: at least 0, and to every window if the names of its windows cannot be read.
+
+    A row that seems to be no charge, or is of an unknown population, charges nobody.
 
     state   the sums of the valid rows
     """
