@@ -120,7 +120,9 @@ class Condition:
 
 
 def is_stated(condition: object) -> bool:
-    """Return whether a condition is more than an empty text, which every row meets."""
+    """Return whether a condition is anything but a text of white space, which every row meets.
+
+    A value of another type is stated too, so that ``Condition.parse`` refuses it."""
     return not isinstance(condition, str) or bool(condition.strip())
 
 

@@ -99,6 +99,9 @@ def combine(results: Sequence[tuple[float, float]], *, level: float = 0.95) -> E
     results   (estimate, standard error) of each replicate, as if its rows were real; at least two
     level     of the interval
 
+    Its basis is ``model``. DeclarationError for fewer results, and for anything but pairs of
+    numbers.
+
     With m replicates, estimates q_i and squared errors u_i: q̄ is their mean, ū the mean of u_i and
     b the variance of q_i. The variance is ū + (1 + 1/m)·b, with (m − 1)·(1 + ū/((1 + 1/m)·b))²
     degrees of freedom.

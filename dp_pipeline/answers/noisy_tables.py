@@ -29,7 +29,9 @@ class MeasuredTable:
     is_grouped: bool
 
     def margin(self, attributes: Collection[str]) -> "MeasuredTable":
-        """Return the table summed over all of its attributes but ``attributes``."""
+        """Return the table summed over all of its attributes but ``attributes``.
+
+        The order of its axes stays; names that it does not have are ignored."""
         axes = tuple(i for i, name in enumerate(self.attributes) if name not in attributes)
         counts = self.counts.sum(axis=axes)
         names = tuple(name for name in self.attributes if name in attributes)
@@ -210,7 +212,8 @@ def measured_tables(
 
 
 def dependence_of(tables: Tables) -> dict[Names, float]:
-    """Return the likely L1 distance from independence of each scored pair, in rows."""
+    """Return (attribute, attribute) → likely L1 distance of the pair from independence, in rows,
+    for pairs that were scored; {} if the release stores no scores."""
     if "dependence" not in tables:
         return {}
     table = tables["dependence"]

@@ -49,15 +49,15 @@ def answer_question(
     level: float = 0.95,
     of_parts: bool = False,
 ) -> list[Line]:
-    """Return the estimates that answer a question: one mapping for a number, several for ``table``,
-    ``sizes`` and ``mean … by``.
+    """Return the estimates that answer a question, each a mapping from ``value``, ``low``, ``high``
+    and ``basis``: one for a number, several for ``table``, ``sizes`` and ``mean … by``.
 
     question   written like one of ``EXAMPLES``; ``sizes`` only of clusters
     level      of the intervals, between 0 and 1
     of_parts   whether parts of units are counted instead of units
 
     DeclarationError for a question of another form, which names the forms that this release
-    answers."""
+    answers; for parts of a release without any; and for what the method of the question refuses."""
     if of_parts:
         release = _require_parts(release).parts
     text, fault = " ".join(question.split()), "cannot be read"

@@ -130,9 +130,10 @@ class OpenTable:
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate | dict[str, Estimate]:
-        """Return the estimated mean of a numeric column, in its unit; with ``by``, of each group.
+        """Return the estimated mean of a numeric column, in its unit; with ``by``, a mapping from
+        each level of that column to the mean of its rows.
 
-        Missing values are left out, and so are groups without a released row that has a value.
+        Missing values are left out, and so are levels without a released row that has a value.
         DeclarationError for a column of texts, or where no released row that has a value meets the
         condition."""
         self._require_no_part("mean", any_part)
@@ -238,7 +239,8 @@ class OpenTable:
         return float(np.interp(probability, places, values[rows][order]))
 
     def table(self, *columns: str, of: Of = "table", level: float = 0.95) -> "pd.DataFrame":
-        """Return a frame with a line for each combination of values of some columns.
+        """Return a frame with a line for each combination of levels of some columns, also of levels
+        that no released row has together; numbers stand by their bins.
 
         Its further columns are ``count``, ``low``, ``high`` and ``basis``.
 

@@ -23,8 +23,9 @@ READABLE = 1 / 3
 def verdict(tables: Tables) -> tuple[str, ...]:
     """Return sentences on the accuracy of single columns, measured pairs and unmeasured pairs.
 
-    Where the release has no intervals, the only sentence gives the reason. There is none for
-    centres with boxes, a table without rows, and one whose columns have a single level each."""
+    Where the release has no intervals, the only sentence gives the reason. The result is () for
+    centres with boxes, for a table without rows, and for one whose columns have a single level
+    each."""
     reason = reason_without_intervals(tables)
     if reason:
         return (f"No interval says how sure these numbers are: {reason}.",)
