@@ -191,7 +191,7 @@ def _no_window_text(spec: DatasetSpec, home: Home) -> str:
 def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     """Return whether the source seems to have ended after the published windows (oldest first).
 
-    Where each window has a file, the file itself shows that there is another window.
+    It is False where each window has a file, as that file shows whether there is another window.
     """
     recent = published[-MAX_WINDOWS_PER_TICK:]
     return not _has_file_each(spec) and outcome.has_source_ended(spec, home, recent)
@@ -201,8 +201,9 @@ def due_windows(spec: DatasetSpec, home: Home, moment: int) -> tuple[str, ...]:
     """Return the closed windows to publish, oldest first; those that cannot have rows are left out.
 
     They are the windows after the newest published one, and unpublished ones among the last 60
-    before it, so that runs for a window that never comes end. Before any is published, the newest
-    alone is due.
+    before it, together at most 60. Of those after it at most ``DRY_WINDOWS`` are due where neither
+    files nor a declared last window show which ones come, and none once the source has ended.
+    Before any is published, the newest alone is due; none if it is before the first complete one.
 
     moment   seconds since 1970 in UTC
     """
@@ -339,10 +340,11 @@ class SourceCursor:
 
 
 def observe_source(spec: DatasetSpec, home: Home, cursor: SourceCursor) -> SourceCursor | None:
-    """Return the cursor after checking the source; None if it is missing or being written.
+    """Return a cursor with the present ``stamp`` and ``digest`` of the source; the same cursor if
+    the stamp has not changed, and None if the source is missing or being written.
 
-    Its bytes are read if its stamp changed, and only to hash them. An empty ``snapshot_digest``
-    becomes their digest if the current snapshot was read after their last change.
+    Its bytes are read only to hash them. An empty ``snapshot_digest`` becomes their digest if the
+    current snapshot was read after their last change. ``run_count`` stays.
     """
     stamp = source_stamp(spec.source)
     if stamp is None or stamp.text == cursor.stamp:

@@ -241,7 +241,8 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEval
 
 
 def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResult]:
-    """Return the last result of each check of this asset, as results of the present run."""
+    """Return the last result of each check of this asset, as results of the present run; checks
+    that never had a result are left out."""
     evaluations = (record.evaluation for record in _last_records(context))
     return [
         dg.AssetCheckResult(

@@ -84,7 +84,8 @@ def make_dagster_home(home: Home) -> Path:
 def _storage_server() -> str | None:
     """Return the server of the run history without its password; None if a folder holds it.
 
-    Replace the URL in its environment variable, which Dagster reads, by its full form.
+    Replace the URL in its environment variable, which Dagster reads, by its full form. Raise
+    DeclarationError for an invalid URL, and PipelineError where dagster-postgres is not installed.
     """
     address = os.environ.get(STORAGE_VARIABLE)
     if not address:

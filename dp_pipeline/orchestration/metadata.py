@@ -73,7 +73,8 @@ def quality_metadata(rows: Sequence[QualityRow]) -> Metadata:
 
 
 def published_metadata(copies: Mapping[str, PublishedCopy | None]) -> Metadata:
-    """Return the release, place, version and digest of each model's published copy, if any."""
+    """Return the release, place, version and digest of each model's published copy, by the name of
+    the model; for a model without one only a note that there is none."""
     metadata: Metadata = {}
     for model, copy in copies.items():
         if copy is None:
@@ -301,7 +302,8 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
 
 
 def balance_metadata(balance: Balance) -> Metadata:
-    """Return the amounts spent, left and allowed: in total, this month and in one window."""
+    """Return the amounts spent, left and allowed in total; the same of the balance's month where
+    months have a limit; and the amounts spent and allowed of its window if it has one."""
     amounts = {"spent": balance.spent, "left": balance.remaining, "ceiling": balance.ceiling}
     if balance.per_month is not None:
         amounts |= {

@@ -109,7 +109,8 @@ def options_of_run(
     pipeline: Pipeline,
     config: WindowConfig,
 ) -> RunOptions:
-    """Return the options of a run: every model at its level, or all publications of its window.
+    """Return the options of a run: every model at its ε or K, or all publications of its window; if
+    ``config`` names an ε, every model at that ε over its window.
 
     Raises DeclarationError for a run over no partition, an undeclared one, or a range of them."""
     spec, names = spec_of_run(context, dataset), kind.names(dataset)

@@ -47,7 +47,8 @@ class ReportPage:
     sources: tuple[dg.AssetKey, ...]
 
     def missing_update(self, updates: Updates) -> dg.EventLogRecord | None:
-        """Return the newest update of its assets if it is newer than the report, else None."""
+        """Return the newest update of its assets if it is newer than the report, or if there is no
+        report yet; else None, also where its assets have no update."""
         candidates = [updates[key] for key in self.sources if key in updates]
         newest = max(candidates, key=lambda update: update.storage_id, default=None)
         report = updates.get(self.key)
@@ -153,7 +154,8 @@ def _sensor(
 def _renewal_request(
     dataset: str, pages: Iterable[ReportPage], updates: Updates, busy: Collection[str]
 ) -> dg.RunRequest | None:
-    """Return the run that renews a data set's outdated reports; None if there is none.
+    """Return the run that renews a data set's outdated reports, and its budget report with them;
+    None if none is outdated.
 
     busy   data sets with unfinished runs, whose reports are renewed only once they are
            MAX_REPORT_AGE older than the newest update
