@@ -178,7 +178,9 @@ def discovery_cost(
     epsilon   ε of the fit, of which the cost is a part
     hint      words of a message: how to declare a column that is to be discovered
 
-    DeclarationError for another value, and for a cost without a column to discover.
+    The δ is None where only bounds are to be discovered, whatever ``value`` says. DeclarationError
+    for another value, for an ε not below that of the fit, and for a cost without a column to
+    discover.
     """
     undeclared = [each.undeclared for each in domain if each.undeclared is not None]
     if not undeclared and value is None:

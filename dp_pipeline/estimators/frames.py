@@ -81,7 +81,8 @@ FrameKind = Literal["pandas", "arrow", "polars"]
 
 
 def frame_kind(X: Any) -> FrameKind:
-    """Return the library of a frame: Arrow for any that exports Arrow data, pandas for all others.
+    """Return the library of a frame: ``pandas``; ``polars``; or ``arrow`` for any other table that
+    exports Arrow data. A value that is no frame has ``pandas``, as it gets frames of that.
 
     No library is imported.
     """
@@ -280,9 +281,9 @@ def text_of(value: object, reads: Reads = "text") -> str | None:
     This never raises an error.
 
     Outer spaces are removed, and an integer has no point: 1, 1.0 and 1 + 0j have the text 1, as one
-    complex number makes pandas store a column of them. A value of another class is read as the
-    value that it holds; one that raises when it is read is UNKNOWN. If ``reads`` is number, the
-    text of a truth value is 1 or 0.
+    complex number makes pandas store a column of them. A value of a subclass is read as the value
+    that it holds. A value of any other type, such as a list, and one that raises when it is read
+    are UNKNOWN. If ``reads`` is number, the text of a truth value is 1 or 0.
 
     >>> text_of(" f "), text_of(2.0), text_of(True), text_of(float("nan"))
     ('f', '2', 'True', None)

@@ -26,7 +26,7 @@ from dp_pipeline.metrics.disclosure import disclosure_report
 class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Selects columns of 0 and 1, or boxes, so that every fitted row is like at least k − 1 others.
 
-    They are chosen so that they tell much about the label.
+    They are chosen to predict the label.
 
     **Not differentially private.** Which columns are kept is found by looking at the rows
     exactly, and depends on single ones. What is promised is syntactic, of ``fit_release`` and of
@@ -50,9 +50,9 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     method : str or method, default="kjig"
         A method of ``dp_pipeline.anonymity``: rfka, hamdist_backward, hamdist_forward,
         hamdist_ratio, mutual_information and impurity keep bits; mondrian, tree and
-        cluster_k_anonymity make boxes; kjig does what more is learned from, mostly boxes. Or one
-        with parameters, such as ``Rfka(trees=100)``, and ``Kjig("columns")``, which keeps bits
-        always.
+        cluster_k_anonymity make boxes; kjig makes the boxes from which a classifier learns most,
+        and keeps bits where k and ``diversity`` promise nothing. A method may also be given with
+        parameters, such as ``Rfka(trees=100)``; ``Kjig("columns")`` always keeps bits.
     diversity : int, default=None
         Different labels that every class has at least. None is 2 for kjig where k > 1, since
         the label is taken as sensitive, and 1 for the methods of the papers.
@@ -61,23 +61,24 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     edges : list of numbers, or mapping of column names or places to lists, default=None
         Where numbers are cut: ascending numbers that were known before. ``{"age": [40, 60]}``
         makes three intervals, below 40, from 40 and from 60. One list holds for all columns of
-        numbers. A whole number is a place, unless it is what a frame calls a column. None is for
-        benchmarks: where numbers need cuts, round quantiles of the rows are proposed, with a
-        warning. A mapping, ``{}`` too, proposes none: what lacks is refused.
+        numbers. An integer key is a position, unless it is the label of a column. None is for
+        benchmarks: where numbers need cuts, rounded quantiles of the rows are proposed, with a
+        warning. With a mapping, ``{}`` too, none is proposed, and a column that needs cuts but has
+        none is refused.
     random_state : int, RandomState or None, default=None
         Seed of methods that draw, rfka and impurity. It protects nobody.
 
     Attributes
     ----------
     candidate_names_ : ndarray of shape (bits,)
-        Names of all bits that could have been kept, or that boxes could tell of, such as
+        Names of all bits that could have been kept, or of which boxes have a share, such as
         ``age>=40`` and ``sex=f``.
     proposed_edges_ : dict
         Name of a column → the cuts that were learned from its rows; empty where none were.
     report_ : DisclosureReport
-        What was measured of the fitted rows as they would be released.
+        Disclosure measures of the fitted rows as they would be released.
     suppressed_ : ndarray of shape (n,)
-        Which of the fitted rows a release leaves out.
+        Whether a release leaves out each of the fitted rows.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -90,21 +91,21 @@ class KAnonymousSelector(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     * Truth values, and numbers that are all 0 or 1: two levels.
     * A column with ``edges``: ordered intervals.
-    * Other numbers: ordered levels where they are whole and at most 64 different ones. The rest
-      need ``edges``, or intervals made with ``pandas.cut``: thresholds learned from rows tell of
-      values of theirs, which those that are proposed do by their first digits. Dates are refused.
-      One message names all columns that lack something.
+    * Other numbers: ordered levels where they are integers and at most 64 different ones. The rest
+      need ``edges``, or intervals made with ``pandas.cut``: thresholds learned from rows disclose
+      values of rows, and proposed ones their first digits. Dates are refused. One message names
+      all columns that are refused.
     * Categories that are ordered, intervals too: ordered levels, all that the type declares.
     * Texts and other categories: the levels that fitted rows have, at most 1000. A value is
       looked up as text, without spaces around it. In an array of objects a column is what its
       values are: truth values, numbers, or texts where one is a text.
     * A missing value (NaN, None, NaT, NA) is a level of its own in every column.
 
-    A release has one column a kept bit, of 0 and 1; or one a column of X, of texts, such as
-    ``[40, 60)`` and ``{cook, smith}``: the box of the row. ``transform`` gives the kept bits; of
-    boxes, for each bit that they tell of, the share of the levels of the box where it is true.
-    A value that was never seen has no level: all its bits are 0, and boxes put it with the first
-    level; a number is compared all the same.
+    A release has a column of 0 and 1 for each kept bit; or, for each column of X, one of texts, the
+    box of the row, such as ``[40, 60)`` and ``{cook, smith}``. ``transform`` returns the kept bits;
+    with boxes, the share of the box's levels at which each bit of ``get_support`` is true.
+    A value that the fit did not see has no level: all its bits are 0, and boxes treat it as the
+    first level. A number without a level is compared with thresholds all the same.
 
     Weights and cuts that were learned from rows are in the fitted selector: publish what
     ``fit_release`` gives, not the selector. Levels of one weight are those of k rows or more, and

@@ -79,8 +79,9 @@ def run_fit(
               refined
     refined   the fit that is refined, or None
 
-    Raises DeclarationError, before anything is drawn or charged, for a population without a fitting
-    account, and for a refinement of other rows, or a second one.
+    Raises BudgetExceeded if the account has too little left, and DeclarationError for a population
+    without a fitting account, for a refinement of other rows, and for a second one: all before
+    anything is drawn or charged. An error of ``run`` itself leaves the charge, without a refund.
     """
     if population is None:
         fingerprint = "" if rows is None else rows.fingerprint(_SECRET)

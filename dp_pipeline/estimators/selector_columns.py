@@ -362,7 +362,8 @@ def propose_cuts(numbers: Any) -> Cuts:
     digits of any row are in them.
 
     They are rounded to a tenth or a hundredth of the range of the middle nine tenths of the
-    numbers. They are learned from rows all the same.
+    numbers. Where none of them parts the numbers, the only cut is near the middle of their range;
+    without a finite number it is 0. Cuts are learned from rows all the same.
 
     >>> propose_cuts(np.arange(0, 80.25, 0.25))
     (10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0)
