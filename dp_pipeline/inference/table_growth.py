@@ -37,8 +37,8 @@ COVERING_GAIN = 0.8
 tree says more of pairs that it lacks than paths do, and rows of a design have some noise more."""
 
 GAIN_DIGITS = 9
-"""Numerical: decimals of a gain, relative to the error, so that gains which differ by rounding are
-equal, and another computer that replays a release chooses the same tables."""
+"""Numerical: decimals of gains and errors, relative to an error, so that those which differ by
+rounding are equal, and another computer that replays a release chooses the same tables."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,8 @@ class TableGrowth:
         errors = [self.error.least_error(views, self.amount) for views in fitting]
         if min(errors, default=inf) >= most_error:
             return ()
-        return fitting[int(np.argmin(errors))]
+        parts = np.round(np.array(errors) / min(errors), GAIN_DIGITS)
+        return fitting[int(np.argmin(parts))]
 
     def _grow(
         self, choice: _Choice, candidates: Sequence[Names], *, joins: bool

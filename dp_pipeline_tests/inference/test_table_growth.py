@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import combinations
-from math import prod
+from math import inf, prod
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dp_pipeline.inference.dependence import Dependence
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.table_growth import COVERING_GAIN, MAX_TABLE_CELLS, TableGrowth
+from dp_pipeline.inference.views import covering_design
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.inference.test_expected_error import EPSILON, RHO, error_by_loops
 
@@ -179,6 +180,19 @@ def test_pairs_outside_the_tree_are_covered_without_noise(rate: NoiseRate, littl
         assert (tables == in_tree) is not is_covered
     errors = [search.error.least_error(each, search.amount) for each in (tables, in_tree)]
     assert errors[0] < COVERING_GAIN * errors[1]
+
+
+def test_the_first_of_equal_covering_designs_is_taken():
+    # The errors of two designs differ by rounding alone, and that of the first is larger.
+    sizes = {"a": 3, "b": 3, "c": 3, "d": 3, "e": 2}
+    search = growth(sizes, dict.fromkeys(combinations(sizes, 2), 3_000.0), amount=500.0, cap=128)
+    views = replace(search, needs_tree=False)._covering(inf)
+    designs = {covering_design(sizes, most_cells=1 << b, most_attributes=5) for b in range(2, 8)}
+    least = search.error.least_error(views, search.amount)
+    errors = {each: search.error.least_error(each, search.amount) for each in designs}
+    equal = [each for each, error in errors.items() if error == pytest.approx(least, rel=1e-12)]
+    assert len(equal) == 2
+    assert views == min(equal)
 
 
 def test_another_process_finds_the_same_tables():
