@@ -51,16 +51,19 @@ def names_to_claim(spec: DatasetSpec) -> tuple[str, ...]:
 
 
 def source_claimer(spec: DatasetSpec, ledger: Ledger) -> Callable[..., None]:
-    """Return a function that claims the names it is given for the population of a data set."""
+    """Return a function that claims names in the ledger for the population of a data set.
+
+    It takes the names as arguments, and raises what ``Ledger.claim_source`` raises.
+    """
     reason = spec.distinct_population
     return partial(ledger.claim_source, spec.population, distinct_population=reason)
 
 
 def limits_note(spec: DatasetSpec, home: Home) -> str:
-    """Return a line on limits or time windows in which file and account differ, else "".
+    """Return a line on limits or time windows in which file and account differ; "" if none do.
 
-    It is "" also without an account. DeclarationError where windows are to be added, and what was
-    spent before exceeds the limit of a window.
+    Without an account it is "" too. If the file adds windows to an account, it raises what
+    ``Account.count_earlier_in_window`` raises, as where more was spent than a window may cost.
     """
     account, declared = home.ledger.account(spec.population), declared_account(spec)
     if account is None:

@@ -23,7 +23,8 @@ class Budget:
 
     @property
     def window_summary(self) -> str:
-        """A phrase with the number of charged time windows and the fullest; empty without any."""
+        """A phrase with the number of charged time windows, their limit, and the window with the
+        largest sum of charges; empty if no window was charged."""
         if not self.windows:
             return ""
         fullest, spent = max(self.windows.items(), key=lambda pair: pair[1])
@@ -76,7 +77,10 @@ class Budget:
 
 
 def budgets(ledger: Ledger, dataset: str | None) -> Sequence[Budget]:
-    """Verify the ledger; return the budget of a data set's population, or of all if None."""
+    """Verify the ledger; return the budget of each population with an account.
+
+    dataset   return only the budget of its population, or [] if that has no account; None: all
+    """
     ledger.verify()
     population = None if dataset is None else population_of(dataset)
     return [

@@ -211,7 +211,10 @@ def discovered_domain(bundle: Bundle) -> DiscoveredDomain:
 
 
 def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
-    """Return the name of every discovered attribute, with its bounds, bins and levels as text."""
+    """Return the name of every discovered attribute, with its bounds, bins and levels as text.
+
+    The text also says where noise left the result uncertain. Only the first levels are listed.
+    """
     domain = discovered_domain(published.bundle)
     return [(name, _description(attribute)) for name, attribute in domain.attributes]
 

@@ -194,7 +194,10 @@ class EpsilonRelease(NoisyRelease):
         return self.cost - replace(self, epsilon=refined, refine=None).guarantee.amount
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> ReleaseKey:
-        """Return the key of the newest draw, the next draw, or the requested refinement.
+        """Return the key of the requested refinement or, without one, of a draw.
+
+        new_draw   the next draw; else the newest, which may be a refinement of a smaller ε. It has
+                   no effect on a requested refinement
 
         DeclarationError if the refinement is impossible.
         """
@@ -242,9 +245,9 @@ class EpsilonRelease(NoisyRelease):
             )
 
     def refined(self, key: ReleaseKey) -> refinement.RefinedRelease | None:
-        """Return the release that a draw refines; None for a first draw.
+        """Return the release that the draw with this key refines; None if it refines none.
 
-        DeclarationError if the release is missing, or declarations have changed since."""
+        DeclarationError as of ``refinement.refined_release``."""
         epsilon = self.refine or Fraction(0)
         return refinement.refined_release(key, self.home.ledger, what=self.where, epsilon=epsilon)
 
@@ -300,7 +303,9 @@ class EpsilonRelease(NoisyRelease):
         return {**facts, PRIOR: public.fact}
 
     def _earlier_folder(self, spec: ReleaseSpec) -> str:
-        """Return the store folder of the previous window's release; empty if unused.
+        """Return the store folder of the previous window's release, from which the model plans.
+
+        It is empty if the model does not plan from earlier releases, or no such release suits.
 
         The ledger's row records it and the key does not: else a window that is published later
         would change the key of every later window, and charge it again.

@@ -98,8 +98,8 @@ class TableComparison:
     def learned_label(self, label: str) -> quality.LearnedLabel:
         """Return accuracy and AUC of logistic regression for a label, learned from either table.
 
-        It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both.
-        DeclarationError as of ``report``.
+        It learns from the synthetic rows, or from 4/5 of the real ones; a fixed 1/5 tests both, and
+        also the guess of the most frequent level. DeclarationError as of ``report``.
         """
         names = tuple(self.real)
         if label not in names:
@@ -123,6 +123,8 @@ class TableComparison:
 
     def _correlation_changes(self, *tables: Codes) -> dict[Names, float]:
         """Return pair of numeric attributes → its synthetic minus its real correlation.
+
+        A pair is left out if either correlation is undefined, as that of a constant is.
 
         tables   the real one and the synthetic one
         """
@@ -172,9 +174,14 @@ _VERSION = 3
 def evaluate(spec: DatasetSpec, home: Home, bundles: Mapping[str, Bundle]) -> list[QualityRow]:
     """Return the quality numbers of those releases whose snapshot is the current one.
 
-    Of sensitive rows these are paid numbers only; exact ones go to a private file in the raw store.
+    Of sensitive rows these are paid numbers only, so none of a k-anonymous release; exact ones go
+    to a private file in the raw store. Of retired rows a noisy release has paid numbers only, too.
 
     bundles   model or method → its release
+
+    NotPrepared without a snapshot, and of a k-anonymous release without prepared rows.
+    DeclarationError for a noisy release that was made for another purpose, and for a k-anonymous
+    one that the data set file does not allow.
     """
     return [row for bundle in bundles.values() for row in _of_bundle(spec, home, bundle)]
 
@@ -214,7 +221,8 @@ def compare_tables(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return model → its worst comparisons with public rows, as documents; {} for sensitive rows.
 
-    A release without synthetic rows is left out, and one whose rows were replaced or retired.
+    A release without synthetic rows is left out, and one whose rows were replaced or retired. The
+    worst are at most MOST_KEPT columns, as many pairs, and as many pairs of parts.
     """
     if spec.is_release:
         return {}
@@ -257,7 +265,10 @@ def _require_same_purpose(spec: DatasetSpec, bundle: Bundle) -> None:
 
 
 def _exact_quality(spec: DatasetSpec, snapshot: Snapshot, bundle: Bundle) -> dict[str, float]:
-    """Return the exact quality numbers of a release, which are computed once and stored."""
+    """Return the exact quality numbers of a release by metric.
+
+    They are computed once and stored in the private folder of the snapshot.
+    """
     declared = f"{_VERSION} {spec.label} {spec.targets}"
     digest = hashlib.sha256(f"{declared} {bundle.to_json()}".encode()).hexdigest()[:32]
 

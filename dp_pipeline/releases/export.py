@@ -50,7 +50,11 @@ class ExportRequest:
     ) -> Self:
         """Return the request of a command's options; DeclarationError for undeclared values.
 
-        name   by default what the data set publishes, or its only model
+        name         by default the first model that the data set publishes, at its ε unless
+                     ``epsilon`` is given; where it publishes none, its only model or method
+        epsilon, k   the level of a model, of a method; empty: any
+
+        DeclarationError also without a name where no default exists.
         """
         published = publications_of(spec)
         model_names = (*EpsilonRelease.names(spec), *KAnonymousRelease.names(spec))
@@ -122,7 +126,10 @@ def find_newest_settled(
 ) -> SettledRelease:
     """Return the newest settled release that matches a request; NotPrepared if there is none.
 
-    only_cleared   whether releases that may not be published are passed over
+    With time windows the newest is that of the latest window. Releases of other declarations than
+    the file has now are passed over. Damaged if the release is not as it was settled.
+
+    only_cleared   whether releases that may not be published are passed over, too
     """
     is_k_anonymous = request.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
@@ -149,7 +156,11 @@ def find_newest_settled(
 
 
 def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the two ledger rows that charged and settled each release, the newest first."""
+    """Yield the two ledger rows that charged and settled each release of a data set.
+
+    The newest comes first: by its last time window, then by settlement. If the file declares
+    windows, releases without a window are left out.
+    """
     entries = home.ledger.entries(spec.population)
     reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
     pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]
@@ -164,7 +175,8 @@ def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Ent
 def _settled_release(
     spec: DatasetSpec, home: Home, kind: type[Release], reserved: Entry, settled: Entry
 ) -> SettledRelease | None:
-    """Return a settled release, or None if the data set file no longer declares it."""
+    """Return a settled release; None if the data set file no longer declares it, or if its domain
+    is no longer known. Damaged if it is not as it was settled."""
     facts, windows = reserved.facts, blocks_of(reserved.facts)
     level = facts[level_fact(kind)]
     if level not in kind.levels(spec):

@@ -64,7 +64,8 @@ class PairForecast:
 def forecast_pairs(options: RunOptions) -> Iterator[PairForecast]:
     """Yield a forecast for each release of tables with a finite ε; nothing without nominal_rows.
 
-    Of many time windows only the first is shown: all are alike.
+    Models that give no ``expected_pairs`` are left out. Of many time windows only the first is
+    shown: all are alike.
     """
     first, rows = options.per_window[0], options.spec.nominal_rows
     for release in first.releases:

@@ -178,7 +178,8 @@ class KAnonymousRelease(Release):
             )
 
     def key(self, snapshot: Snapshot, *, new_draw: bool = False) -> KAnonymousKey:  # noqa: ARG002
-        """Return the single key of the release, since the same seed makes the same table."""
+        """Return the single key of the release, also for a new draw: the same seed makes the same
+        table."""
         return KAnonymousKey(
             population=self.spec.population,
             dataset=self.spec.name,

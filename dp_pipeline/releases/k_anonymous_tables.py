@@ -174,7 +174,10 @@ def _rule(bit: Bit, column: Column) -> str:
 def _suppressed_rows(
     rows: CodedRows, anonymized: Recoding, *, by_label: bool
 ) -> dict[str, np.ndarray]:
-    """Return a table with the number of suppressed rows; by label also the share of it."""
+    """Return a table with the number of suppressed rows, in one row.
+
+    by_label   one row for each label, also with the suppressed share of the label's rows
+    """
     if not by_label:
         return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
     counts = np.bincount(rows.target[anonymized.suppressed], minlength=len(rows.target_levels))

@@ -124,7 +124,11 @@ def _comparison_path(spec: DatasetSpec, home: Home, kind: type[Release]) -> Path
 
 
 def published_windows(spec: DatasetSpec, home: Home) -> tuple[str, ...]:
-    """Return the time windows in which every declared publication is released, oldest first."""
+    """Return the time windows in which every declared publication is released, oldest first.
+
+    A release of several windows counts for the last of them. Pointer files show what is released;
+    without a publication there is no window.
+    """
     published = []
     for publication in spec.publications:
         folder = Path(home.released, spec.name, publication.model)
@@ -151,9 +155,11 @@ DRY_WINDOWS = 3
 def has_source_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
     """Return whether noisy counts show next to no rows in the newest three windows, many before.
 
-    Counts that are smoothed over windows show it some windows later.
+    One model must show both: its noisy total is noise in each of the three, and far above it in an
+    earlier window. So it is False for three windows or fewer. Counts that are smoothed over windows
+    show it some windows later.
 
-    published   names of the released windows, oldest first
+    published   names of the released windows, oldest first: at least one
     """
     folder = Path(home.internal, spec.name, "evaluation")
     totals = []
@@ -173,7 +179,8 @@ def is_level_complete(options: RunOptions, level: str) -> bool:
     """Return whether a run at this ε or K would change nothing.
 
     That is so if all its releases are settled and intact, and were drawn and evaluated by this
-    code. With a new draw or a new snapshot a run always changes something.
+    code. With a new draw or a new snapshot a run always changes something. A PipelineError, such as
+    for damage, is not raised: it counts as incomplete.
     """
     if options.new_draw or options.snapshot or not is_prepared(options.spec, options.home):
         return False
@@ -215,7 +222,7 @@ def _is_complete(release: Release) -> bool:
 
 
 def evaluation_digest(spec: DatasetSpec) -> str:
-    """Return a digest of the code and the declarations that an evaluation depends on."""
+    """Return a digest of the code and of all declarations except the source."""
     declared = [getattr(spec, field.name) for field in fields(spec) if field.name != "source"]
     return digest_of(program_version(), *map(repr, declared))
 

@@ -45,7 +45,12 @@ class PublishedBundle:
 
 
 def publish(release: Release, *, new_draw: bool = False) -> PublishedBundle:
-    """Return the bundle of a release: replayed if it was settled, otherwise charged and drawn.
+    """Return the bundle of a release, which is settled when this returns.
+
+    A settled release is replayed. One that was charged and not finished is finished at no further
+    cost, and any other is charged and drawn.
+
+    new_draw   as for ``Release.key``
 
     Raises, before a charge, DeclarationError for what the data set file does not allow,
     BudgetExceeded if a limit would be exceeded, and NotPrepared without a prepared snapshot.
@@ -102,10 +107,11 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
 
 
 def require_reserved_parameters(release: Release, key: Key) -> None:
-    """Raise DeclarationError if post-processing parameters changed since the charge.
+    """Raise DeclarationError if post-processing parameters changed since the charge of a release
+    with a private evaluation.
 
-    Only a release with a private evaluation is refused: its charge holds one, of its own centres or
-    tables. Once settled, the post-processing may change at no cost.
+    Its charge holds one evaluation, of its own centres or tables. Once settled, the post-processing
+    may change at no cost.
     """
     facts = replay.reserved_entry(key.digest, key.population, release.home.ledger).facts
     parameters = fact_text(release.postprocessing)
@@ -118,7 +124,11 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
 
 
 def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
-    """Return a settled release from the store, after storing it again if it is missing."""
+    """Return a settled release from the store, after storing it again if it is missing.
+
+    This also removes the count of its answers, if a killed run left one. Damaged if it is not as it
+    was settled, or is a refinement to another ε.
+    """
     store, path = release.store, release.store.bundle_path(key, release.postprocessing)
     if not path.exists():
         bundle = replay.rebuild_missing(release, key, path)

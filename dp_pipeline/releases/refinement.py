@@ -34,7 +34,7 @@ class RefinedRelease:
     def require_refinable(self, ledger: Ledger, rows: str) -> None:
         """Raise DeclarationError unless the release is settled and was drawn from the same rows.
 
-        Otherwise its noise is that of other counts.
+        The noise in counts of other rows cannot be refined.
 
         rows   keyed fingerprint of the rows that are counted now
         """
@@ -56,12 +56,13 @@ class RefinedRelease:
 def refined_release(
     key: ReleaseKey, ledger: Ledger, *, what: str, epsilon: Fraction
 ) -> RefinedRelease | None:
-    """Return the earlier release that the draw with a key refines; None for a first draw.
+    """Return the release that ``key.refines`` names; None if the key refines nothing.
 
-    what      words for messages
-    epsilon   the requested ε of the release to refine
+    what      name of the refinement, for messages alone
+    epsilon   the requested ε of the release to refine, for messages alone
 
-    DeclarationError if nothing has that key, or the declaration has changed since.
+    DeclarationError if the ledger has no such release, or if that was drawn with other declarations
+    or parameters than those of ``key``. Its state may be any: see ``require_refinable``.
     """
     if not key.refines:
         return None

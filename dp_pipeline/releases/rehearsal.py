@@ -38,15 +38,15 @@ def open_rehearsal(
 ) -> Iterator[tuple[DatasetSpec, Home]]:
     """Draw artificial rows of a data set into a new home; yield their declaration and that home.
 
-    The previous rehearsal is deleted. Dagster keeps its history in the home too, so a run in the
-    block writes nothing outside of it.
+    The previous rehearsal is deleted. In the block, environment variables place Dagster's history
+    and published copies in the home too, so a run writes nothing outside of it.
 
     project   home of the project, below which that of the rehearsal is
     rows      number of rows; 0: ``nominal_rows``, or ROWS
     like      model whose newest release in the project the rows resemble; empty: the declaration
               alone decides
 
-    Raises NotPrepared without that release, and DeclarationError if it has no rows.
+    Raises NotPrepared without that release, and DeclarationError if it has no synthetic rows.
     """
     home = Home(project.root / FOLDER / spec.name)
     if home.root.is_dir():

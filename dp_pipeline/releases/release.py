@@ -36,6 +36,8 @@ def other_non_dp_releases(
 ) -> list[str]:
     """Return the names of non-DP releases of the same persons, oldest first; [] for public rows.
 
+    A name ends with the snapshot of the release, if the ledger knows it.
+
     before       key of a release: only those recorded before it, or all if it is not recorded
     exclude_key  key of a release to leave out
     """
@@ -258,7 +260,9 @@ class Release(ABC):
 
     @abstractmethod
     def label_state(self, state: str) -> str:
-        """Return a state, with ``composed`` or ``not-dp`` added if another or no ε holds."""
+        """Return a state for people: with ``, composed`` if another ε than the requested one holds,
+        with ``, not-dp`` if none does. For a k-anonymous release ``charged`` becomes ``recorded``.
+        """
 
     @abstractmethod
     def require_allowed(self) -> None:

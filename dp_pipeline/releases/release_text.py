@@ -63,7 +63,8 @@ def _describe_method(spec: DatasetSpec, name: str) -> str:
 def reported(release: Release, bundle: Bundle) -> ReportedRelease:
     """Return a release in the form that cards and exports show.
 
-    Unless it is k-anonymous, it has the balance of its population and its exact quality numbers.
+    Unless it is k-anonymous, it has the balance of its population and, of public rows, its stored
+    exact quality numbers.
     """
     if bundle.is_k_anonymous:
         return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
@@ -79,9 +80,10 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
 
 
 def write_card(release: Release, bundle: Bundle, folder: Path) -> Path:
-    """Write the card of a release in Markdown and return its path.
+    """Write the card of a noisy release in Markdown to the folder of reports; return its path.
 
-    Only the card of a k-anonymous release is not written again: it was sealed with its bundle.
+    Of a k-anonymous release nothing is written: its card was sealed with its bundle, and the path
+    of that is returned.
 
     folder   the folder of the bundle
     """

@@ -91,9 +91,10 @@ def key_of(release: Release, bundle: Bundle) -> Key:
 
 
 def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
-    """Return the bundle of a settled release, rebuilt from its stored answers.
+    """Return the bundle of a settled release, rebuilt from its stored answers; store nothing.
 
-    The fact MADE_AGAIN marks it if it is not what was settled.
+    If ``path`` is the folder that was settled, the fact MADE_AGAIN marks a bundle that is not what
+    was settled.
 
     path   the missing folder of the bundle
 
@@ -113,12 +114,18 @@ def content_digest(bundle: Bundle) -> str:
 
 
 def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
-    """Return the ledger row that settled a release; Damaged if there is none."""
+    """Return the ledger row that settled a release; Damaged if the population has none.
+
+    key   digest of the release's key
+    """
     return _entry(key, population, ledger, "settled")
 
 
 def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
-    """Return the ledger row that charged a release; Damaged if there is none."""
+    """Return the ledger row that charged a release; Damaged if the population has none.
+
+    key   digest of the release's key
+    """
     return _entry(key, population, ledger, "reserve")
 
 
@@ -242,14 +249,19 @@ def pointer_path(release: Release) -> Path:
 
 
 def evaluation_path(release: Release) -> Path:
-    """Return the path of the file with the evaluation of all releases of a level or time window."""
+    """Return the path of the file with the evaluation of a release.
+
+    All published releases of a time window share one file. Other releases share one if they
+    have the same level and the same range of windows.
+    """
     folder = Path(release.home.internal, *release.path[:-1])
     name = release.spec.window if is_published(release) else ".".join(release.partition)
     return folder / "evaluation" / f"{name}.json"
 
 
 def is_published(release: Release) -> bool:
-    """Return whether ``publish`` of the data set file lists a release; False without windows."""
+    """Return whether ``publish`` of the data set file lists a release, with its ε and its number of
+    time windows; False for rows without windows."""
     published = {
         (publication.model, epsilon_text(publication.epsilon), publication.span)
         for publication in release.spec.publications

@@ -236,7 +236,10 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
 def _evaluated(
     spec: DatasetSpec, home: Home, evaluation: Mapping[str, Any], **expected: str
 ) -> Iterator[ReportedPrivateRelease]:
-    """Yield the releases of an evaluation; Damaged for one without the expected facts."""
+    """Yield the releases of an evaluation; Damaged for one without the expected facts.
+
+    Models that had no release are left out.
+    """
     for model, pointer in evaluation["pointers"].items():
         if pointer is not None:
             yield ReportedPrivateRelease(

@@ -64,7 +64,9 @@ class SummedTable:
 def roll_up(releases: Sequence[EpsilonRelease]) -> list[SummedTable]:
     """Return every table that all releases have measured, added up cell by cell.
 
-    releases   of one model, one for each time window
+    Of a clustering it is one table, of the finest boxes that all windows have in common.
+
+    releases   of one model, one for each time window: at least one
 
     Raises NotPrepared for a window that is not released, and DeclarationError for numbers that
     cannot be added up, such as those of other declarations or parameters.
@@ -187,7 +189,8 @@ def _bundle(release: EpsilonRelease) -> Bundle:
 def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None:
     """Return the sum of the tables over ``names``, with the sum of their variances.
 
-    None if a window has no such table, or has other groups of levels."""
+    It is marked as Gaussian whatever its noise, so that ``scale`` is that sum. None if a window has
+    no such table, or has other groups of levels."""
     marginals = [window.of_names(names) for window in windows]
     # A table of one attribute is over its levels, whatever groups tables of several are over.
     grouped = names if len(names) > 1 else ()

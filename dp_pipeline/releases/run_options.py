@@ -49,7 +49,8 @@ class RunOptions:
 
     @property
     def per_window(self) -> tuple[Self, ...]:
-        """The same options for each time window separately, oldest first; without any, self."""
+        """The same options for each time window separately, oldest first; if ``windows`` is empty,
+        these options alone."""
         return tuple(map(self.of_window, self.windows)) or (self,)
 
     def resolve_spec(self) -> DatasetSpec:
@@ -93,6 +94,9 @@ class RunOptions:
     ) -> Release:
         """Return the release of a model or method at an ε or K, with ``span`` and ``refine``.
 
+        Neither affects a k-anonymous release. ``previous`` leaves a release unrefined if no smaller
+        ε is declared, or if its model cannot be refined.
+
         spec   the data set with its discovered domain
         run    facts of the run for the ledger: run id, asset
         """
@@ -134,10 +138,14 @@ def parse_request(
     windows: str = "",
     span: int = 0,
 ) -> RunOptions:
-    """Return the options of a command `run` or `plan`; DeclarationError for undeclared values.
+    """Return the options of a command `run` or `plan`.
 
-    dataset   a declaration, or the name of one
-    windows   one time window, or ``FIRST..LAST``; empty: the newest that is closed
+    dataset            a declaration, or the name of one
+    models, epsilons   as for ``options_for``
+    windows            one time window, or ``FIRST..LAST``; empty: the newest that is closed
+
+    The others are fields of ``RunOptions``. DeclarationError for undeclared values, for options
+    that exclude each other, and if no time window is closed yet.
     """
     spec = find_spec(dataset) if isinstance(dataset, str) else dataset
     require_available(spec)
@@ -172,7 +180,8 @@ def parse_request(
 def options_for(
     spec: DatasetSpec, *, models: tuple[str, ...] = (), epsilons: tuple[str, ...] = ()
 ) -> RunOptions:
-    """Return the options to release some models at some ε.
+    """Return the options to release some models at some ε, with the home and the noise source that
+    the environment names.
 
     models     all declared ones if empty
     epsilons   those at which the models are published if empty; all declared ones if none is

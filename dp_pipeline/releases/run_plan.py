@@ -37,7 +37,7 @@ class PlannedRelease:
     cells   largest number of cells that the tables of a table model can have together; else None
     windows its time windows; empty where rows have none
     noise   mean |noise| of one count of a one-way table that is paid with all of its ε, in rows;
-            None where there is no ε, or no count
+            None where no finite ε holds, and for the discovery of a domain
     rows    ``nominal_rows`` of the data set, or None
     """
 
@@ -154,10 +154,12 @@ class RunPlan:
 
 
 def plan_run(options: RunOptions) -> RunPlan:
-    """Return the plan of a run on the current or a named snapshot.
+    """Return the plan of a run on the current or a named snapshot, with the discovery of a domain.
 
-    Raises DeclarationError for a forbidden noise source, and for a file that disagrees with the
-    account of its population, or declares higher limits.
+    K-anonymous releases are left out, as they cost nothing. No row is read, and nothing is charged.
+
+    Raises DeclarationError for a release that is not allowed, an impossible refinement, and a file
+    that disagrees with the account of its population, or declares higher limits.
     """
     with options.home.ledger.consistent_view():
         plans = [_plan_window(window) for window in options.per_window]
@@ -169,8 +171,8 @@ def plan_run(options: RunOptions) -> RunPlan:
 def refined_cost(options: RunOptions) -> Fraction | None:
     """Return the total cost of the run if each release refined that at the next smaller ε.
 
-    None if no release can, or the options request a refinement, a new draw, a snapshot or several
-    time windows.
+    None if no release can, if that run would be refused by a DeclarationError, or if the options
+    request a refinement, a new draw, a snapshot or several time windows.
     """
     if options.refine or options.new_draw or options.snapshot or len(options.windows) > 1:
         return None

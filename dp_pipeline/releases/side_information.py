@@ -42,8 +42,9 @@ class PublicRows:
 
         what   words for messages
 
-        DeclarationError for rows that are not public, by their file or by the ledger, and for other
-        levels of a modelled attribute; NotPrepared where there are none.
+        DeclarationError for rows that are not public, by their file or by the ledger, for rows of
+        the same population, and for other levels of a modelled attribute; NotPrepared where there
+        are none.
         """
         name = model.prior_name
         if not name:
