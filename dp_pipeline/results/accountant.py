@@ -55,9 +55,9 @@ class Spend:
     what          the question, in words
     mechanism     one of those above: pure ones cost ε, concentrated ones ρ
     epsilon       its cost, in ``currency``
-    sensitivity   largest change of the answer by one protected unit: L1 of a vector for the
-                  Laplace, L∞ for the L∞ mechanism, squared L2 for the Gaussian, one score for a
-                  choice
+    sensitivity   largest change of the answer by one protected unit: in L1 for Laplace noise and
+                  trees, in L∞ for the L∞ mechanism, in squared L2 for Gaussian noise, and of any
+                  one score for noisy max and the exponential mechanism
     scale         scale of the drawn noise, of the Gaussian σ²; of a tree, the scale of one count
                   that spends a whole path: 1/scale = Σ 1/scale over every path; of a refinement,
                   what it adds: 1/scale = 1/after − 1/before
@@ -163,7 +163,9 @@ class Accountant:
         return self.epsilon - self.spent
 
     def cost(self, spend: Spend) -> Fraction:
-        """Return a charge in the budget's currency; BoundaryViolation for ρ in a budget of ε."""
+        """Return the cost of a charge in the budget's currency: of an ε in a budget of ρ, ε²/2.
+
+        BoundaryViolation for a ρ in a budget of ε."""
         if spend.currency == self.currency.name:
             return spend.epsilon
         if self.currency == PURE:

@@ -147,8 +147,8 @@ class Bundle:
 
     @property
     def spent_text(self) -> str:
-        """The charge as text: ``1`` for ε, ``ρ=… (ε=… at δ=…)`` for ρ, ``1 (ρ=…)`` for ε in an
-        account of ρ, each with ``+ that of ε=…`` if it refines; ``none`` without ε."""
+        """The charge as text: ``1`` for ε, ``ρ=… (ε=… at δ=…)`` for ρ, both with ``+ that of ε=…``
+        if it refines; ``1 (ρ=…)`` for ε in an account of ρ; ``none`` if no finite ε holds."""
         if not self.is_dp:
             return "none"
         refined = f" + that of ε={self.facts[REFINED_FROM]}" if REFINED_FROM in self.facts else ""

@@ -29,7 +29,8 @@ class LongColumns(Mapping[str, np.ndarray]):
 
     columns   name → its batches
 
-    Each access to a whole column produces it anew. A table of at most a batch is a plain dict.
+    Each access to a whole column produces it anew. Tables of at most one batch are plain dicts
+    instead.
 
     >>> long = LongColumns({"a": lambda: iter([np.array([1, 2]), np.array([3])])})
     >>> long["a"].tolist(), [part.tolist() for part in batches_of(long, "a")]
@@ -77,7 +78,10 @@ def typed_batch(table: Columns, name: str) -> np.ndarray:
 
 
 def rows_in_batches(table: Columns) -> Iterator[dict[str, np.ndarray]]:
-    """Yield name → column in batches of ``ROWS_A_BATCH`` rows; without rows, one empty batch."""
+    """Yield name → column in batches of ``ROWS_A_BATCH`` rows.
+
+    A table without rows gives one batch of empty columns, and one without columns an empty dict.
+    """
     if not len(table):
         yield {}
     columns = [batches_of(table, name) for name in table]
@@ -115,8 +119,8 @@ class Synopsis:
         target   most parts of all boxes together: each is cut into ⌊(target/m)^{1/d}⌋ parts an
                  axis, at most ``most``; with fewer than 2 the synopsis is returned unchanged
 
-        A large box is then not represented by its centre alone. A synopsis that was cut has no
-        ``deviations`` and no ``counted``."""
+        A large box is then not represented by its centre alone. Other boxes stay whole and come
+        first. A synopsis that was cut has no ``deviations`` and no ``counted``."""
         positive = self.weights > 0
         d, m = self.lower.shape[1], max(1, int(positive.sum()))
         cuts = min(most, int((target / m) ** (1 / d) + 1e-9))

@@ -131,9 +131,13 @@ class Grouping:
     def by_share(
         cls, shares: FloatArray, *, least: float, kinds: IntArray | None = None
     ) -> Grouping:
-        """Return the grouping that merges levels of shares below ``least`` with neighbours.
+        """Return the grouping that merges runs of neighbouring levels of shares below ``least``.
 
-        kinds   kind of every level, where only levels of one kind may be merged
+        A group takes the next such level until its share is ``least``. The last of a run may stay
+        below it, as does a single small level between larger ones.
+
+        shares   share of every level: (levels,)
+        kinds    kind of every level, where only levels of one kind may be merged
         """
         groups, group_share, group = [], 0.0, 0
         for level, share in enumerate(shares.tolist()):

@@ -266,9 +266,10 @@ class NoiseRate:
         return 2 * (self.distance / amount) ** 2
 
     def scale(self, row_change: float, amount: float) -> float:
-        """Return the Laplace scale or the Gaussian σ of an answer.
+        """Return the Laplace scale or the Gaussian σ of an answer, in its unit.
 
         row_change   largest change of the answer by one row
+        amount       ε or ρ paid for the answer
         """
         change = self.distance * row_change
         return change / (sqrt(2 * amount) if self.concentrated else amount)

@@ -29,7 +29,11 @@ def stored_types(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def typed_domain(domain: Domain, facts: Mapping[str, str]) -> Domain:
-    """Return a domain whose numbers have the source's type: integers, or fixed decimals."""
+    """Return a domain whose numbers have the source's type, if that is integers or fixed decimals.
+
+    Attributes of other or unknown types, derived ones, dates and times are unchanged. So is one of
+    integers whose bounds hold none. Declared decimals stay as they are.
+    """
     types = stored_types(facts)
     typed = (_typed(each, types.get(each.column, "")) for each in domain)
     return replace(domain, attributes=tuple(typed)) if types else domain
@@ -63,6 +67,9 @@ def stored_columns(
     columns: Iterable[tuple[str, Attribute]], facts: Mapping[str, str]
 ) -> dict[str, StoredColumn]:
     """Return name → type and levels of the columns that are exported in the type of the source.
+
+    Left out are columns of unknown type, derived ones, dates and times, and columns with a released
+    value that is not valid in the type.
 
     columns   name in the synthetic table, with its attribute
     """
