@@ -42,7 +42,10 @@ CounterQuery = Callable[[AnyCounter], Sealed]
 
 
 class CachedScan(Generic[Counts]):
-    """A function of a counter whose first call scans the rows; later calls return its result."""
+    """A function of a counter whose first call scans the rows.
+
+    Later calls return the same result, whichever counter they get.
+    """
 
     def __init__(self, scan: Callable[[Counter], Counts]) -> None:
         self._scan = scan
@@ -137,7 +140,8 @@ class NoisyQuery:
 class QueryExecutor(Generic[AnyCounter]):
     """A path of every question of one release through charge, transcript, count and noise.
 
-    counter      exact answers, or None: only the transcript can be replayed
+    counter      exact answers; None: the transcript is replayed, and NoAnswer is raised for a
+                 question that it does not answer
     accountant   holds the ε, or ρ, of this release; a charge above it raises BudgetExceeded
     transcript   every answer is stored there before it is returned
     noise        where the noise comes from
@@ -249,8 +253,8 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return the record that ``answer`` takes its answer from, with the scale of its Laplace
-        noise, or None for other noise."""
+        """Return the record of the noisy answer to a query that was charged before, as ``answer``
+        does; its ``scale`` is that of the Laplace noise, or None for other noise."""
         return self._recall_or_store("", key, count, query)
 
     def answer_without_noise(

@@ -143,7 +143,10 @@ class _Discovery:
     executor: QueryExecutor[UndeclaredDomainCounter]
 
     def ask(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
-        """Answer one query; return ``so_far`` with the levels, bounds or bins that it discovers."""
+        """Answer one query; return ``so_far`` with the levels, bounds or bins that it discovers.
+
+        Where noise hides them, they are no level, guessed bounds or one bin, and ``weak`` says so.
+        """
         if query.rule is not None:
             return self._with_levels(query, query.rule, so_far)
         if query.spend.mechanism == LAPLACE:

@@ -116,10 +116,11 @@ def gaussian_variance(*, l2_squared: int, rho: Fraction) -> Fraction:
 
 
 def exponential_scale(*, linf: int, rho: Fraction) -> Fraction:
-    """Return the scale of an exponential choice at which scores that move by ``linf`` cost ρ.
+    """Return the scale s of the exponential mechanism, P(i) ∝ exp(score_i / s), at which scores
+    that move by ``linf`` cost ρ.
 
     It is linf / √(2ρ), rounded up by less than one part in 10^9 to a Fraction of few digits: its
-    cost linf² / (2·scale²) is at most ρ, which is charged.
+    cost linf² / (2·s²) is at most ρ, which is charged.
 
     >>> exponential_scale(linf=3, rho=Fraction("0.02"))
     Fraction(15, 1)

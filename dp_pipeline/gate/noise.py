@@ -25,7 +25,9 @@ MAX_SCALE = 2**55
 def int64_array(values: object, *, of: str) -> IntArray:
     """Return an integer array as int64; BoundaryViolation for another type or a larger number.
 
-    of   the name of the numbers, for the message. A wrapped number would have no sensitivity.
+    A number that wrapped around would have no sensitivity.
+
+    of   name of the numbers, for the message
 
     >>> int64_array(np.array([1, 2], np.uint8), of="counts")
     array([1, 2])
@@ -136,9 +138,10 @@ class NoiseSource(Protocol):
         """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)): ρ = Δ2² / 2σ²."""
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """Return a flat index i with probability ∝ exp(scores_i / scale): ρ = (2·Δ∞ / scale)² / 8.
+        """Return the flat index of a nearly highest score, by the exponential mechanism.
 
-        That is a quarter of the ρ = ε² / 2 of ``noisy_max`` at the same scale.
+        P(i) ∝ exp(scores_i / scale): ρ = (2·Δ∞ / scale)² / 8, which is a quarter of the ρ = ε² / 2
+        of ``noisy_max`` at the same scale.
         """
 
 

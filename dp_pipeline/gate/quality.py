@@ -126,11 +126,13 @@ def _mean(total: NoisyNumber, rows: NoisyNumber) -> NoisyNumber:
 def _agreement(
     metric: Callable[[FloatArray], float], noisy_table: IntArray, scale: float
 ) -> NoisyNumber:
-    """Return a metric of the nearest table of counts ≥ 0 with the same total, 0 where it is NaN.
+    """Return a metric of ``_nearest_counts`` of a noisy table, as a share; 0 where it is NaN.
 
-    Its Laplace scale is that of its error, which is estimated by redrawing noise.
+    Its scale is that of Laplace noise with the same deviation as the metric's error, which is
+    estimated by redrawing the noise of the cells.
 
-    scale   Laplace scale of the noise in one cell
+    metric   a function of a table of integers ≥ 0
+    scale    Laplace scale of the noise in one cell, in rows
     """
 
     def estimate(table: FloatArray) -> float:
@@ -143,8 +145,10 @@ def _agreement(
 
 
 def _nearest_counts(table: FloatArray | IntArray) -> FloatArray:
-    """Return the nearest table of counts ≥ 0 with the same total, in L2, then rounded; all 0 for a
-    total ≤ 0.
+    """Return the nearest table of cells ≥ 0 with the same total, in L2, then each cell rounded to
+    the nearest integer; all 0 for a total ≤ 0.
+
+    Rounding may change the total a little.
 
     Negative cells set to 0 alone would leave the positive half of the noise, and with it twice the
     error at ε = 0.1 (unbalance).
@@ -171,9 +175,10 @@ def private_table_quality(
     """Spend ``epsilon`` and return the noisy quality numbers of a synthetic table by name.
 
     ``avd_2`` and ``avd_3`` are mean distances between its marginals of two and three attributes and
-    those of the true rows. ``misclassified_logistic/<attribute>`` is the error rate on true rows of
-    a classifier that is fitted to the synthetic ones. ``avd_2`` is of single attributes where no
-    pair fits ``MAX_CELLS``; there is no ``avd_3`` where no triple does.
+    those of the true rows, over as many as fit ``MAX_CELLS`` together.
+    ``misclassified_logistic/<attribute>`` is the error rate on true rows of a classifier that is
+    fitted to the synthetic ones. ``avd_2`` is of single attributes where no pair fits; there is no
+    ``avd_3`` where no triple does. Targets that the table does not have are left out.
     """
     marginals = {
         k: _countable(curator.domain, attribute_sets(table.attributes, k))
@@ -257,9 +262,10 @@ def private_class_quality(
 ) -> dict[str, NoisyNumber]:
     """Spend ``epsilon``; return ``auc_class_rate/<label>``, the noisy AUC of a class table's rates.
 
-    The AUC is against the true labels. Rows of all unpublished classes share one rate. The table of
-    labels by published class, the other classes as one, is measured once more: one row is in one
-    cell, Δ1 = 1 a row. The released counts cannot say how good their own rates are.
+    The AUC is against the true labels; where it is undefined, it is 0.5 with the scale 0.5. Rows of
+    all unpublished classes share one rate. The table of labels by published class, the other
+    classes as one, is measured once more: one row is in one cell, Δ1 = 1 a row. The released counts
+    cannot say how good their own rates are.
 
     The unpublished may be a single class of few persons, whose counts could be computed from this
     AUC. So they must be as large as a published class, by this noise, or are left out; what they
@@ -309,8 +315,8 @@ def private_quality(
 ) -> dict[str, NoisyNumber]:
     """Spend exactly ``epsilon`` and return the noisy quality numbers of one release by name.
 
-    label     attribute with levels that clusters are compared with, or None
-    targets   attributes that classifiers predict after learning from a synthetic table
+    label     of clusters alone: the attribute with levels that they are compared with, or None
+    targets   of a synthetic table alone: attributes that classifiers predict after learning from it
     """
     if isinstance(released, Clusters):
         return private_cluster_quality(curator, released, epsilon=epsilon, label=label)
