@@ -56,7 +56,11 @@ class Budget:
         }
 
     def cells(self) -> list[str]:
-        """Return the population, its numbers of releases and its amounts, as texts of a row."""
+        """Return the texts of a row: the population, its numbers of all and of non-DP releases, and
+        the amounts spent, left, allowed, allowed a month and left this month.
+
+        An amount without a limit is ``none``.
+        """
         return list(self._texts(self.balance.currency.text).values())
 
     def _texts(self, text: Callable[[Fraction], str]) -> dict[str, str]:

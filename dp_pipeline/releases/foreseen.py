@@ -97,7 +97,11 @@ def _likely_domain(spec: DatasetSpec, declared: DatasetSpec, rows: int) -> Domai
 
 
 def discovery_lines(spec: DatasetSpec) -> Iterator[str]:
-    """Yield a line for each attribute to discover, with the persons or rows that it needs."""
+    """Yield a line for levels and a line for bounds of each attribute to discover, with the persons
+    or rows that they need.
+
+    Bins have no line.
+    """
     rows = spec.nominal_rows
     for query in discovery_queries(spec) if spec.to_discover else ():
         name = query.attribute.name

@@ -49,7 +49,8 @@ class PublishedCopy:
 def publish_copies(spec: DatasetSpec, home: Home) -> dict[str, PublishedCopy | None]:
     """Copy each published model's newest cleared release to its place; return the copies by model.
 
-    None stands for a model without a cleared release. PipelineError if a store takes no files.
+    Earlier versions stay there; ``current.json`` names the newest. None stands for a model without
+    a cleared release. PipelineError if a store takes no files.
     """
     copies: dict[str, PublishedCopy | None] = {}
     for publication in export.publications_of(spec):

@@ -86,7 +86,10 @@ class ReleaseResult:
 
     @property
     def table(self) -> "pd.DataFrame":
-        """The released table: synthetic rows, centres of clusters with noisy sizes, or classes."""
+        """The main table of a noisy release: ``synthetic`` rows, ``centres`` or ``classes``.
+
+        A k-anonymous release has none of them: its table is ``read_table("released")``.
+        """
         return self.read_table(next(name for name in MAIN_TABLES if name in self.tables))
 
     def read_table(self, name: str) -> "pd.DataFrame":
