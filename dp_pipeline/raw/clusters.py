@@ -121,7 +121,8 @@ def dask_client(address: str) -> Any:
 
     address   of its scheduler; empty: processes of this machine, one a core, which it starts
 
-    DeclarationError without the package, PipelineError if no server answers.
+    DeclarationError without the package, or for an address without a host; PipelineError if no
+    server answers.
     """
     try:
         from distributed import Client, LocalCluster
@@ -152,7 +153,8 @@ def spark_session(address: str) -> Any:
 
     address   Spark Connect server, ``sc://host:port``; empty: this machine
 
-    DeclarationError without the package, PipelineError if no server answers.
+    DeclarationError without the package, or for an address without a host; PipelineError if no
+    server answers.
     """
     try:
         from pyspark.sql import SparkSession

@@ -78,7 +78,7 @@ def _tally_batch(
 class Tally(NamedTuple):
     """The counts of an expectation's evaluation, which can be added up.
 
-    row_count    evaluated rows
+    row_count    evaluated rows: those with a value, where missing values are not tested
     unexpected   rows that break it
     failed       whether the library failed on some rows
     """

@@ -264,7 +264,9 @@ _SENTINEL = re.compile(r"-?9{3,9}(\.0+)?", re.ASCII)
 
 
 def _sentinels(values: set[str]) -> set[str]:
-    """Return numbers such as −999 that probably mean a missing value.
+    """Return texts of numbers such as −999 that probably mean a missing value.
+
+    There are none where another text is no number, or fewer than two other numbers are left.
 
     >>> sorted(_sentinels({"-999", "0", "12"})), sorted(_sentinels({"998", "999", "997"}))
     (['-999'], [])
@@ -383,6 +385,8 @@ def _number_fields(values: Sequence[str], read: FloatArray) -> tuple[Fields, str
 
 def neat_bounds(least: float, most: float) -> tuple[str, str]:
     """Return round bounds around two numbers as texts, each less than ⅛ of their difference away.
+
+    Without a difference they are the numbers themselves.
 
     >>> neat_bounds(17.0, 90.0), neat_bounds(0.0, 0.93), neat_bounds(-3.2, 1041.5)
     (('15', '90'), ('0', '0.95'), ('-100', '1100'))

@@ -22,7 +22,7 @@ from dp_pipeline.raw.snapshot import (
 class Verdict:
     """The outcome of checking one expectation.
 
-    share   exact share of the rows that are as expected; None where no row was read
+    share   exact share of the evaluated rows that are as expected; None where there are none
     ran     False for a row-dependent one after a structural failure, when no row was read; it then
             counts as not passed
     """

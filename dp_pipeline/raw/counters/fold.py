@@ -64,9 +64,11 @@ class FoldCounter:
     domain          the declared attributes
     fold            the engine
     recodings       recodings of rows before a query, in order
-    fingerprint     of the stored tables and of when they were read from the source; empty without
+    fingerprint     of the stored tables and of when they were read from the source; empty without,
+                    and for recoded rows
     require_stages  raises Damaged unless the tables of some stages, for None of all, are as they
-                    were stored; None where no table is stored, or all were checked before
+                    were stored; None where no table is stored or all were checked before,
+                    and for recoded rows
     left_out        number of rows that preparation left out
 
     A query that is invalid or could overflow is refused by public numbers alone: BoundaryViolation,

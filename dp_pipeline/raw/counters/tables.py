@@ -147,7 +147,7 @@ def _cost(cells: int, rows: int) -> int:
 def cheapest_plan(
     sizes: Mapping[str, int], tables: Collection[Names], *, rows: int
 ) -> tuple[FusedTable, ...]:
-    """Return the fused tables to count, which contain each of ``tables`` once, in least time.
+    """Return the cheapest of a few plans: fused tables that contain each of ``tables`` once.
 
     sizes    column → number of its codes
     tables   names of one to three columns each, in the plan maybe in another order

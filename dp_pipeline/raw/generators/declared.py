@@ -28,12 +28,13 @@ def draw_declared_rows(
 ) -> pa.Table:
     """Return artificial rows that fit the declaration, at most ``rows``; no real row is read.
 
-    Every value is uniform over what is declared; rows that break constraints are drawn again, at
-    most _MOST_ROUNDS times. Every person has the largest number of rows that may count, or one unit
-    of 1 to ``at_most`` parts, which share its values. Times are in the closed windows.
+    Every value is uniform over what is declared, or missing in a small share of the rows if it may
+    be. Rows that break constraints are drawn again, at most _MOST_ROUNDS times. Every person has
+    the largest number of rows that may count, or one unit of 1 to ``at_most`` parts, which share
+    its values. Times are in the closed windows.
 
-    columns   column of the source → values (n,) of an earlier release, from which whole rows are
-              drawn; None: all columns are drawn
+    columns   column of the source → values (n,) of an earlier release, from whose rows the values
+              of these columns are drawn together; None: all columns are drawn
 
     >>> from dp_pipeline.config.catalogue import find_spec
     >>> draw_declared_rows(find_spec("census"), 5, seed=1).num_rows

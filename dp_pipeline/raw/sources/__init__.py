@@ -40,8 +40,11 @@ def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Ta
     is read once. With parts come the rows of units, then those of parts, with the column
     ``OF_UNIT``. The table may have no rows.
 
-    SourceError, without quoting a row, if the source is absent, damaged or ragged, lacks or repeats
-    a column, has a column that is neither text, numbers, truth values nor declared times, or fewer
+    Of sensitive rows, irregular lines of CSV are left out, texts that are not UTF-8 are null, and
+    too long ones are cut, or null as a person's id. In public rows each of these is an error.
+
+    SourceError, without quoting a row, if the source is absent or damaged, lacks or repeats a
+    column, has a column that is neither text, numbers, truth values nor declared times, or fewer
     rows than the sample; DeclarationError for an unknown bundled set, generator, option or
     delimiter, and for a sample of sensitive rows.
     """
