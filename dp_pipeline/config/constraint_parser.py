@@ -286,7 +286,10 @@ def _codes_of_text(attribute: Attribute, text: str) -> Codes:
 
 
 def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
-    """Return the codes of the bins in an interval, or of the bin that contains a single integer."""
+    """Return the codes of the bins in an interval, or of the bin that is a single integer.
+
+    FieldError for other texts, for an interval that cuts a bin, and for one without a bin.
+    """
     ends = re.fullmatch(r"\[([^,]*),([^,]*)([)\]])", text)
     if ends is None:
         number = _number(attribute, text)

@@ -154,8 +154,9 @@ class DiscoveredDomain:
 def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
     """Return an attribute with its discovered parts in the place of the undeclared ones.
 
-    DeclarationError for other parts than the undeclared ones, and for parts that no file may
-    declare.
+    An attribute for which no level was discovered gets the level ``other``, so that no row is
+    left out. DeclarationError for other parts than the undeclared ones, and for parts that no file
+    may declare.
     """
     undeclared = attribute.undeclared or Undeclared()
     is_complete = (

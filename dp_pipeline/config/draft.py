@@ -179,7 +179,7 @@ class Outline:
 
     @property
     def place(self) -> tuple[str, ...]:
-        """The names of the two coordinates of a place; empty without a place."""
+        """The names of the two coordinates of a place, latitude or x first; () without a place."""
         axes = {name for name, column in self.columns.items() if may_be_axis(column)}
         return next((pair for pair in _PLACES if axes.issuperset(pair)), ())
 

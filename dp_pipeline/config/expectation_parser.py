@@ -151,8 +151,8 @@ def declared_expectations(
     person      the column that names the person, or None
     is_release  whether rows are sensitive, so that no row may decide whether others are released
 
-    FieldError for a column of the wrong kind, and for two expectations that differ in their
-    arguments alone.
+    FieldError for a column of the wrong kind, for a critical expectation on sensitive rows, and for
+    two expectations that differ in their arguments alone.
     """
     declared: dict[tuple[str, ...], DeclaredExpectation] = {}
     for index, section in enumerate(sections):

@@ -127,7 +127,7 @@ Name = Annotated[str, text_that(errors.is_name, errors.EXPECTED_NAME, _NAME)]
 
 
 def integer(at_least: int, at_most: int = 10**18) -> Scalar:
-    """Return the type of integers from ``at_least`` to ``at_most``; the default is no limit."""
+    """Return the type of integers of up to 18 digits, from ``at_least`` to ``at_most``."""
 
     def parse(text: str) -> int | None:
         value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None

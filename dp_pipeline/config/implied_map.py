@@ -87,7 +87,10 @@ def _cell_of(attribute: Attribute, text: str) -> Codes:
 
 def _map_of_values(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     """Return bin → the codes that its values have in an attribute derived from them; {} if the
-    declarations do not imply them for every bin."""
+    declarations do not imply them for every bin.
+
+    Where ``fine`` clips values to its bounds, the first and the last bin have all codes.
+    """
     derived, bins = coarse.derived, fine.cells
     if derived is None or fine.derived is not None or derived.inputs != (fine.column,):
         return {}

@@ -65,7 +65,8 @@ def integer(
 
 
 def share(default: Fraction) -> Any:
-    """Return a dataclass field for a measuring parameter strictly between 0 and 1."""
+    """Return a dataclass field for a measuring parameter: a decimal strictly between 0 and 1, with
+    at most nine places."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"0?\.\d{1,9}", text) else Fraction(0)
@@ -75,7 +76,8 @@ def share(default: Fraction) -> Any:
 
 
 def decimal(default: Fraction | None, *, at_least: int, at_most: int) -> Any:
-    """Return a dataclass field for a measuring parameter: a decimal in at_least..at_most."""
+    """Return a dataclass field for a measuring parameter: a decimal in at_least..at_most, with at
+    most nine places."""
 
     def parse(text: str) -> Fraction | None:
         value = Fraction(text) if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text) else Fraction(-1)
@@ -122,7 +124,8 @@ def from_text(model: type[ModelType], texts: Mapping[str, str], *, of: str) -> M
 
     of   name of the model, for messages
 
-    DeclarationError for an unknown parameter, or a wrong text.
+    Parameters that ``texts`` lacks have their defaults. DeclarationError for an unknown parameter,
+    or a wrong text.
     """
     parameters = {parameter.name: parameter for parameter in fields(model)}  # type: ignore[arg-type]
     values = {}

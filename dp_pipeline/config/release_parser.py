@@ -103,7 +103,11 @@ class TargetSection(fields.Section):
     without: fields.ListOf[fields.Item] = ()
 
     def declared(self, name: str, domain: Domain) -> Target:
-        """Return the target called ``name``; FieldError for unknown levels or attributes."""
+        """Return the target of the attribute ``name``.
+
+        FieldError for an attribute without declared levels, for unknown, repeated or all levels,
+        and for attributes in ``without`` that are unknown or have no cells.
+        """
         require_nominal(name, domain, "targets", name)
         positive, levels = self.positive, domain[name].labels()
         unknown = next((level for level in positive if level not in levels), None)
@@ -223,7 +227,8 @@ class KAnonymitySection(fields.Section):
         label        the attribute that is predicted; it is released, but no quasi-identifier
         is_release   whether rows are sensitive, so that every K has to be at least 2
 
-        FieldError for attributes without cells, and for a diversity of more labels than exist.
+        FieldError for no method, for attributes without cells or named twice, for no K, one that
+        is too small or not ascending, and for a diversity of more labels than exist.
         """
         require(self.methods, "at least one method", "none", "methods")
         names_with_cells = tuple(name for name in domain.discrete if name != label)

@@ -98,7 +98,8 @@ def read_parquet(content: bytes, labels: Labels | None = None) -> Columns:
 
     labels   column with the type of the source → the released texts of its levels; () for numbers
 
-    A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use.
+    A table of more than ``ROWS_A_BATCH`` rows is read in batches at each use. ValueError for a
+    damaged file, at the call or at a use.
     """
     with _damage_as_value_error(), pq.ParquetFile(pa.BufferReader(content)) as file:
         if file.metadata.num_rows <= ROWS_A_BATCH:
@@ -114,6 +115,8 @@ def read_arrow(content: bytes, labels: Labels | None = None) -> Columns:
     """Return the table, as it was released, in the bytes of a file that ``write_arrow`` wrote.
 
     labels   column with the type of the source → the released texts of its levels; () for numbers
+
+    ValueError for a damaged file.
     """
     with _damage_as_value_error(), pa.ipc.open_file(pa.BufferReader(content)) as file:
         stored = file.read_all()

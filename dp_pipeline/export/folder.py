@@ -42,7 +42,11 @@ def files_of(folder: Path) -> list[str]:
 
 
 def sums_text(folder: Path) -> str:
-    """Return the content that ``SHA256SUMS`` must have for the files in a folder."""
+    """Return the content that ``SHA256SUMS`` must have for the other files in a folder.
+
+    It has a line for each, sorted: the digest, two spaces and the relative path. Damaged for a link
+    or device.
+    """
     names = [name for name in files_of(folder) if name != SUMS]
     return "".join(f"{file_digest(folder / name)}  {name}\n" for name in names)
 

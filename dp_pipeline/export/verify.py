@@ -281,7 +281,10 @@ class _Export:
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
 
     def check_total(self) -> str:
-        """Return the sum of the charges as text; PipelineError unless the release states it."""
+        """Return the sum of the charges as text; PipelineError unless the release states it.
+
+        For a release that is not differentially private, return its caveat and check nothing.
+        """
         bundle = self._bundle
         if not bundle.is_dp:
             return f"no ε is stated, and none is promised: {bundle.caveat}"
