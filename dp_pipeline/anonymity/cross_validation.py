@@ -43,7 +43,7 @@ def select_by_cross_validation(
     reference: int = 0,
 ) -> Recoding:
     """Return the recoding of all rows by the candidate with the best cross-validated releases, with
-    its mean AUC over the folds.
+    its mean AUC over the folds; 0 if fewer than two folds have two labels.
 
     guarantee   not empty
     reference   number of the candidate that the others are compared with

@@ -82,8 +82,8 @@ class Kjig:
 
 
 def recode_columns(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding:
-    """Return the recoding by ``accept_informative``, or by all cumulative bits if the guarantee is
-    empty; no row is suppressed."""
+    """Return the recoding by the cumulative bits of ``accept_informative``, which suppresses the
+    rows of classes that break the guarantee; by all bits, without suppression, if it is empty."""
     partition = ClassPartition(rows, cumulative_bits(rows.columns), guarantee)
     every_bit = range(len(partition.bits))
     return partition.result(every_bit if guarantee.is_empty else accept_informative(partition))
@@ -92,7 +92,8 @@ def recode_columns(rows: CodedRows, guarantee: KAnonymityGuarantee) -> Recoding:
 def accept_informative(partition: ClassPartition) -> list[int]:
     """Refine the partition by the bit of largest gain until no bit is allowed; return these bits.
 
-    A bit is allowed if it keeps the guarantee and cuts some class into two that keep it.
+    A bit is allowed if the classes, split by it, keep the guarantee once as many rows are
+    suppressed as it permits, and some class is cut into two that keep it.
     """
     remaining, accepted = np.arange(len(partition.bits)), list[int]()
     while True:

@@ -75,7 +75,7 @@ def fit_logistic(features: NDArray[Any], counts: IntArray) -> Any:
     features   (m, features)
     counts     (m, labels) number of rows of each label with these features, of two labels or more
 
-    Of more than 100,000 counts above 0, a fixed sample is read.
+    Of more than 100,000 counts above 0, a fixed sample with every label is read.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression

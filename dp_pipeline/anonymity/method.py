@@ -16,7 +16,8 @@ class Bit:
     """A question about a row: whether its code in a column is ``code``, or is at least ``code``.
 
     column   position of the column
-    asks     the kind of question; the answer to ``at_least`` is no for a missing value
+    asks     ``is``: whether the code is ``code``; ``at_least``: whether it is at least ``code`` and
+             not that of a missing value
 
     >>> ages = Column("age", ("[0, 20)", "[20, 40)", "missing"), ordered=True, missing=2)
     >>> [bit.name((ages,)) for bit in cumulative_bits((ages,))]

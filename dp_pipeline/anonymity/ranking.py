@@ -37,7 +37,8 @@ class RankedSearch(ABC):
         """Return the score of each bit (bits,): higher ones are tried first."""
 
     def ranking(self, rows: CodedRows, *, seed: int) -> Ranking:
-        """Return the positions of the one-hot bits by descending score; ties keep their order."""
+        """Return the positions of the bits to select from, by descending score; ties keep their
+        order."""
         scores = self.score_bits(rows, self.bits(rows.columns), seed=seed)
         return tuple(np.argsort(-scores, kind="stable").tolist())
 

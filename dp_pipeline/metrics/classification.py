@@ -69,7 +69,9 @@ def train(
 ) -> LinearClassifier:
     """Return a classifier of positive rows, fitted on the one-hot bits of codes.
 
-    sizes   attribute → number of its codes
+    codes     attribute → codes (rows,)
+    answers   mask (rows,) of the positive rows
+    sizes     attribute → number of its codes
 
     ``svm``        support vectors with a linear kernel and squared hinge loss, C = 1 (LIBLINEAR);
                    the papers' radial kernel takes minutes a target, and on Adult misclassifies as
@@ -123,8 +125,8 @@ def predict_attribute(
 
     A linear classifier is trained for each level against the rest, for two levels only one. The
     level with the largest of their ``totals`` is predicted; the AUC is ``macro_auc`` of these. A
-    level without training rows is never predicted. Both are NaN without tested rows; the AUC also
-    if all have one level.
+    level without training rows is never predicted; without any training rows, the first level is.
+    Both are NaN without tested rows; the AUC also if all have one level.
 
     >>> table = {"a": np.array([0, 0, 1, 1]), "b": np.array([0, 0, 1, 1])}
     >>> predict_attribute("logistic", table, table, "b", {"a": 2, "b": 2})
@@ -152,8 +154,8 @@ def predict_attribute(
 
 
 def split_rows(rows: int, *, seed: int) -> tuple[IntArray, IntArray]:
-    """Return the numbers 0..rows − 1 split at random into four fifths for training and one fifth
-    for testing, each ascending.
+    """Return the numbers 0..rows − 1 split at random into four fifths for training and one fifth,
+    rounded down, for testing; each ascending.
 
     >>> learn, test = split_rows(10, seed=0)
     >>> len(learn), len(test), sorted([*learn.tolist(), *test.tolist()]) == list(range(10))
@@ -228,11 +230,11 @@ def scores(
     features         of the rows to score (rows, features)
     classes          number of classes; one without labelled rows has the same score everywhere
 
-    If the labelled rows have one class or no features, or there are none, the scores are the
-    overall rates of the classes, as ``class_rate`` gives them for features that no labelled row
-    has. Rows with equal features have equal scores. The solvers learn from a fixed sample where
-    there are more different rows than ``MOST_DIFFERENT_ROWS``. DeclarationError for wrong shapes
-    and unknown scorers.
+    If the labelled rows have one class or no features, the scores are the overall rates of the
+    classes, as ``class_rate`` gives them for features that no labelled row has; all are 1/classes
+    if there are no labelled rows. Rows with equal features have equal scores. The solvers learn
+    from a fixed sample where there are more different rows than ``MOST_DIFFERENT_ROWS``.
+    DeclarationError for wrong shapes and unknown scorers.
 
     >>> learn, target = np.array([[0], [0], [1]]), np.array([0, 0, 1])
     >>> scores("class_rate", learn, target, np.array([[1], [2]]), 2).round(3).tolist()

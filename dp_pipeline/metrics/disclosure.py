@@ -18,6 +18,9 @@ from dp_pipeline.metrics.equivalence_classes import EquivalenceClasses, class_id
 def t_closeness(classes: EquivalenceClasses) -> float:
     """Return the t of t-closeness for unordered labels: the largest ½ Σ_s |q(s) − p(s)|, in 0..1.
 
+    It is the largest over all classes; q(s) is the share of label s in a class, p(s) that in the
+    whole table. NaN for no rows.
+
     It is the earth mover's distance with all labels equally far apart.
     Source: Li, Li, Venkatasubramanian, "t-Closeness", ICDE 2007.
 
@@ -33,7 +36,8 @@ def t_closeness(classes: EquivalenceClasses) -> float:
 def ordered_t_closeness(classes: EquivalenceClasses) -> float:
     """Return the t of t-closeness for ordered labels: the largest Σ_i |Q_i − P_i|/(labels − 1).
 
-    Q and P are cumulative shares.
+    It is the largest over all classes; Q_i and P_i are the shares of the labels up to i in the
+    class and in the whole table. NaN for no rows.
 
     It is the earth mover's distance over the declared codes, where moving all rows from the first
     label to the last costs 1; 0 for a single label. Source: as ``t_closeness``.
@@ -63,10 +67,11 @@ def ordered_t_closeness(classes: EquivalenceClasses) -> float:
 def delta_disclosure(classes: EquivalenceClasses, *, include_absent: bool = True) -> float:
     """Return the δ of δ-disclosure: the largest |ln(q(s)/p(s))|; it holds for every larger δ.
 
-    include_absent   whether labels that a class lacks make it infinite, as in the source; else they
-                     are ignored
+    include_absent   whether labels of the table that a class lacks make it infinite, as in the
+                     source; else they are ignored
 
-    Source: Brickell, Shmatikov, "The cost of privacy", KDD 2008.
+    It is the largest over all classes and labels, with q and p as in ``t_closeness``; NaN for no
+    rows. Source: Brickell, Shmatikov, "The cost of privacy", KDD 2008.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 2])
     >>> classes = EquivalenceClasses.of(codes, target, labels=3)
@@ -84,7 +89,8 @@ def delta_disclosure(classes: EquivalenceClasses, *, include_absent: bool = True
 def beta_likeness(classes: EquivalenceClasses) -> float:
     """Return the β of basic β-likeness: the largest relative gain (q(s) − p(s))/p(s), at least 0.
 
-    It is the most by which knowing the class makes a label likelier. Source: Cao, Karras,
+    It is the most by which knowing the class makes a label likelier, with q and p as in
+    ``t_closeness``; NaN for no rows. Source: Cao, Karras,
     "Publishing microdata with a robust privacy guarantee", PVLDB 2012.
 
     >>> codes, target = np.array([[0], [0], [1], [1]]), np.array([0, 0, 1, 2])
@@ -255,9 +261,10 @@ class DisclosureReport:
     present_delta_disclosure  δ over the labels of each class
     beta_likeness             β of basic β-likeness
     containment_k             k of containment, which is weaker than k-anonymity; NaN for codes that
-                              are no bits and for many different rows
+                              are no bits and for more than 5,000 different rows
 
-    Measures that are not stated otherwise are NaN for no rows. None covers columns outside the
+    For no rows, numbers of rows and classes, ``distinct_l`` and the k of containment are 0, and all
+    other measures but ``promised_k`` are NaN. None covers columns outside the
     table, or a second release.
     """
 

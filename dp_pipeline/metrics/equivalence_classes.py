@@ -81,7 +81,9 @@ class EquivalenceClasses:
     def of(cls, codes: NDArray[Any], target: NDArray[Any], *, labels: int) -> Self:
         """Return the classes of released codes (n, m), with a label code (n,) for every row.
 
-        DeclarationError for other shapes, and for codes outside the labels."""
+        DeclarationError for an invalid table of codes, for labels of another shape, and for label
+        codes outside 0..labels − 1.
+        """
         ids, sizes = class_ids(codes)
         if target.shape != (len(codes),):
             raise DeclarationError(

@@ -22,8 +22,8 @@ MOST_PLACES = 2000
 def attribute_sets(names: Sequence[str], k: int) -> tuple[tuple[str, ...], ...]:
     """Return sets of k of the attributes: all, or a sample whose seed is made of k and the names.
 
-    There are at most ``MOST_PAIRS`` pairs, ``MOST_TRIPLES`` triples and ``MOST_WAYS`` larger sets,
-    drawn uniformly; () for fewer than k attributes.
+    There are at most ``MOST_PAIRS`` single attributes or pairs, ``MOST_TRIPLES`` triples and
+    ``MOST_WAYS`` larger sets, drawn uniformly; () for fewer than k attributes.
 
     >>> attribute_sets(("a", "b", "c"), 2)
     (('a', 'b'), ('a', 'c'), ('b', 'c'))

@@ -20,6 +20,7 @@ Codes = Mapping[str, NDArray[Any]]
 class UnitTables:
     """A table of units and one of their parts, from one table that has both.
 
+    domain  attributes of the table, which declares the parts
     codes   attribute → codes of the rows, size of the unit included: one row for each part, or for
             a unit without parts; rows of one unit are together
     """
