@@ -113,11 +113,12 @@ class EarlierTree:
     def leaves(self, *, rate: float, caution: float) -> Prefixes:
         """Return disjoint nodes that cover the box, smaller where more rows were released.
 
-        rate      ε per row of one unit
+        rate      ε of the new counts divided by the distance
         caution   factor on counts, in (0, 1], as in the growth of a new tree
 
-        A node of z rows is a small grid that is best with about (z·rate)^{2d/(2+d)} cells (Su et
-        al. 2016): while that is two or more, it is halved.
+        A node of z rows is a small grid that is best with about (1.5·z·caution·rate)^{2d/(2+d)}
+        cells (Su et al. 2016, but for the factors): while that is two or more, it is halved, down
+        to the depth of the tree.
         """
         d, live, found = len(self.tree.columns), Prefixes.root(), list[Prefixes]()
         while len(live):

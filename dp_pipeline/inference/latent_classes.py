@@ -168,8 +168,9 @@ def fit_near_classes(
     fit noisy tables best, near to latent classes where these have most of the tables' dependence.
 
     A first fit stays near to independent attributes. Latent classes are fitted to rows drawn from
-    it; if they have that dependence, a second fit stays near to them and is returned. Parameters
-    are those of ``fit_tree``.
+    it; if they have that dependence, a second fit stays near to them and is returned, otherwise
+    the fit of ``fit_tree``. It is the only one if no table has two attributes, or one has all.
+    Parameters are those of ``fit_tree``.
     """
     tables = [set(table.attributes) for table in measured]
     # One table of several attributes at least, and none of all of them.

@@ -28,7 +28,10 @@ class Sparsity:
 
 
 class NoisyTree:
-    """The noisy counts of a tree that grows downwards, without a count of its root."""
+    """The noisy counts of a tree that grows downwards, without a count of its root.
+
+    Nodes have positions in the order in which they were added, from 0, the root.
+    """
 
     def __init__(self) -> None:
         self._nodes = [Prefixes.root()]
@@ -201,8 +204,8 @@ def find_far_leaves(
 
 
 def _first_with_rows(order: FloatArray, values: FloatArray, variance: FloatArray) -> int | None:
-    """Return the position of the first leaf, by ascending ``order``, up to which leaves certainly
-    hold rows; None without one."""
+    """Return the index, in the arrays (m,), of the first leaf by ascending ``order`` that certainly
+    holds rows, by itself or together with all leaves before it; None without one."""
     passed = np.argsort(order, kind="stable")
     together = np.cumsum(values[passed]) > SURE * np.sqrt(np.cumsum(variance[passed]))
     is_sure = together | (values[passed] > CERTAIN * np.sqrt(variance[passed] / 2))

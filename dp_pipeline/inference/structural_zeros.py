@@ -56,7 +56,8 @@ class StructuralZeros:
     def holds(self, codes: Mapping[str, IntArray]) -> Mask:
         """Return a mask (rows,) of the rows that meet all constraints.
 
-        codes   attribute → codes (rows,), of all constrained attributes, and of one at least
+        codes   attribute → codes (rows,): all constrained attributes, and at least one attribute
+                even without constraints
         """
         rows = np.ones(len(next(iter(codes.values()))), dtype=np.bool_)
         return reduce(np.logical_and, (entry.holds(codes) for entry in self.allowed), rows)
@@ -93,7 +94,10 @@ class StructuralZeros:
         return np.resize(valid, (rows if len(valid) else 0, len(names)))
 
     def clear_forbidden_cells(self, measured: Iterable[NoisyTable]) -> tuple[NoisyTable, ...]:
-        """Return the noisy tables, in their order, with 0 in each cell that must be empty."""
+        """Return the noisy tables, in their order, with 0 in each cell that must be empty.
+
+        The variance of a table stays; a table without empty cells is returned as it is.
+        """
         tables = list[NoisyTable]()
         for noisy in measured:
             names = noisy.attributes
@@ -218,7 +222,8 @@ def _group_levels(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> All
 
 
 def _replace_twin(entry: AllowedCells, twin: Twin) -> AllowedCells:
-    """Return a constraint about a twin attribute as one about the other attribute."""
+    """Return a constraint about a twin attribute as one about the other attribute; return it
+    unchanged if it is not about the twin."""
     names = entry.names
     if twin.name not in names:
         return entry

@@ -95,9 +95,13 @@ class Model:
                       measuring the same again: then it has ``refine``
     learns            whether it can plan from an earlier window's release: then it has the
                       parameters ``plan_from`` and ``smooth``, and ``fit_after``
+    prior             a parameter of models that can use public rows: then it has
+                      ``fit_with_public_rows``
     releases_units    whether it can release units with parts
     uncounted         what it releases instead of noisy counts that add up over time windows, as
                       words of a message; ``none`` if it releases such counts
+
+    A method that a model lacks by these fields raises NotImplementedError.
     """
 
     summary: ClassVar[str]
@@ -120,7 +124,8 @@ class Model:
         return PrivacyGuarantee("dp", epsilon)
 
     def is_better_pure(self, domain: Domain, delta: Fraction) -> bool:  # noqa: ARG002
-        """Return whether pure ε is expected to have less noise than the ρ that implies ε at δ.
+        """Return whether pure ε is expected to have less noise than the ρ that implies ε at δ;
+        False for a model that does not compare them.
 
         It depends on the declared domain alone and not on ε, so a refinement keeps the currency.
         """
@@ -183,18 +188,18 @@ NOTHING = "nothing"
 
 def plan_from() -> Any:
     """Return the parameter field ``plan_from``: ``previous`` to plan from the previous window's
-    release, or ``nothing``."""
+    release, or ``nothing``, the default."""
     return choice(NOTHING, "previous")
 
 
 def smooth() -> Any:
-    """Return the parameter field ``smooth``: whether counts are averaged with the previous
-    window's."""
+    """Return the parameter field ``smooth``: ``true`` if counts are averaged with the previous
+    window's, or ``false``, the default."""
     return choice("false", "true")
 
 
 def prior() -> Any:
-    """Return the parameter field ``prior``: the name of a data set of public rows."""
+    """Return the parameter field ``prior``: the name of a data set of public rows; empty: none."""
 
     def parse(text: str) -> str | None:
         return text if re.fullmatch(r"[a-z][a-z0-9_]{0,63}", text) else None
@@ -331,7 +336,8 @@ def curators_of(
 ) -> CuratorFactory:
     """Return a function that makes a curator for an accountant, over the rows of a data set.
 
-    counter   what counts the rows; with None every answer must be in the transcript
+    counter   what counts the rows, tables alone where units have parts; with None every answer
+              must be in the transcript
     paid      answers that may be refined, to which the curator adds its own
     """
     has_parts = spec.domain.parts is not None
@@ -359,7 +365,8 @@ class FitResult:
     spends       the cost of every query to the rows, in all the budget
     kind         ``dp``, or ``not-dp`` where anything was disclosed without noise
     guarantee    the guarantee that the model claimed before the fit
-    paid         the answers that may be refined, and what was paid for each
+    paid         the answers that may be refined, and what was paid for each; empty as ``fit``
+                 returns it, so the caller adds those that the curators collected
     free_spends  the cost of counting rows that no other query counts: it adds nothing to the ε of
                  the release
     """
@@ -405,6 +412,8 @@ def fit(
     coarse    release of the same rows to refine, or None; its cost is not spent again, and
               ``open_curator`` returns a curator with its answers
     public    public rows of the same attributes to use, or None
+
+    With ``coarse`` the other two are ignored; with ``public``, ``earlier`` is.
     """
     paid = Fraction(0) if coarse is None else coarse.guarantee.amount
     accountant = Accountant(guarantee.amount - paid, guarantee.currency)

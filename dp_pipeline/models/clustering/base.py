@@ -170,7 +170,10 @@ class Lloyd:
         salt: int = 0,
     ) -> NoisyMeans:
         """Measure a round at each of ``epsilons``, which starts from the centres of the one before;
-        return the noisy means of the last."""
+        return the noisy means of the last. Without any ε, return ``centres`` with sizes of 0.
+
+        centres, sizes_share, salt   as in ``round``
+        """
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
             means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)

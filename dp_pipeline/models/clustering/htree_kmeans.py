@@ -315,8 +315,8 @@ class HTreeKMeans(Clustering):
 
     k           number of centres that the tree is planned for
     columns     numeric attributes, d of them; all when empty
-    recluster   number of centres to release instead of k, k when None: from the same tree,
-                at no cost
+    recluster   number of centres to release instead of the k, by k-means on the same tree at no
+                cost, so they are not moved; None: the k centres
     starts      starts of the weighted k-means
     plan_from   ``previous``: the leaves of the tree of the window before, cut where many rows
                 were, are counted with all of ε; nothing is spent on finding them
@@ -362,8 +362,12 @@ class HTreeKMeans(Clustering):
         require_plan(self.plan_from, self.smooth)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the leaves of the tree as synopsis, with starts by ``rng``
-        where ``recluster`` is given; spend the curator's whole budget."""
+        """Return centres, (k, d) or (recluster, d), and the leaves of the tree as synopsis; spend
+        the curator's whole budget.
+
+        Starts of k-means are drawn by ``rng`` where ``recluster`` is given, else by a generator
+        whose seed is a hash of the noisy leaves.
+        """
         columns = clustering_columns(self.columns, curator.domain)
         box, tree = curator.domain.box(columns), BitTree.over(columns, curator.domain.box(columns))
         boxes = Prefixes.root().children(BITS_A_BLOCK)
@@ -389,8 +393,10 @@ class HTreeKMeans(Clustering):
     def fit_after(
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
-        """Return centres (k, d) and, as synopsis, the leaves of an earlier tree, all counted anew,
-        with starts by ``rng`` where ``recluster`` is given; spend the curator's whole budget.
+        """Return centres, (k, d) or (recluster, d), and, as synopsis, boxes that are smaller where
+        an earlier release has more rows, all counted anew; spend the curator's whole budget.
+
+        Starts of k-means are as in ``fit``.
 
         *Proof.* The leaves are a function of released numbers, ε and the distance. They are
         disjoint: a count of all costs what it is given; smoothing is post-processing. ∎
@@ -426,7 +432,11 @@ class HTreeKMeans(Clustering):
         self, curator: Curator, total: float, dimensions: int, epsilon: Fraction
     ) -> tuple[GrowthPlan, Fraction]:
         """Return the plan for a noisy number of rows, and the part of ε that is kept from the tree
-        to move centres: 0 where it would move none."""
+        to move centres.
+
+        It is 0 below three columns, and at a weak signal where columns or rows are too few for the
+        query of ``_mover``.
+        """
         budget = moving_share(dimensions) * epsilon
         rate = float(epsilon - budget) / curator.distance
         plan = GrowthPlan.of(total, clusters=self.k, rate=rate)

@@ -36,7 +36,8 @@ class AimLike(TableModel):
     attributes        discrete attributes, d of them; all when empty
     synthetic_rows    rows to draw; None: the number that all tables estimate
     clique_cells      most cells of a clique of the fitted tree
-    candidates        most tables to choose from: all pairs, and the triples with fewest cells
+    candidates        number of tables to choose from: all pairs, and as many triples as it leaves
+                      room for, those with fewest cells; no table above ``clique_cells``
     rounds            T/d: a round begins with 1/T of the budget
     raise_by          what a round gets more, as a factor, once its noise was too much
     patience          it is too much where a new table moves the model by less than so many times
@@ -46,7 +47,8 @@ class AimLike(TableModel):
     All one-way tables first, at α/T of the budget each. A round chooses r with nearly the highest
     ‖M_r(D) − M_r(p̂)‖₁ − b·n_r, p̂ the fitted tree, n_r cells, b their mean |noise|; measures it;
     fits the tree again. Tables have to fit into cliques under the cap. A last round takes what
-    is left. With a declared δ in ρ, noise is Gaussian; else all is pure ε.
+    is left. With a declared δ in ρ, noise is Gaussian and a choice is the exponential mechanism;
+    else all is pure ε, with Laplace noise and noisy max.
 
     *Proof.* What is compared with exact tables was released: N̂, p̂, and b and n_r are public, so
     one row moves a score by 1 (``DependenceScore``), times the distance. A table has Δ1 = Δ2 = 1.
@@ -79,7 +81,7 @@ class AimLike(TableModel):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
         """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
-        curator's whole budget."""
+        curator's whole budget, which counts and not ``epsilon``."""
         sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
         growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
         candidates, unfit = self._candidates(sizes), set[Names]()
@@ -157,8 +159,8 @@ class _State:
 def _worst(
     curator: Curator, expected: Mapping[Names, FloatArray], noise: float, *, amount: Fraction
 ) -> Names:
-    """Choose privately the table whose error most exceeds the noise of measuring it; return its
-    attributes.
+    """Choose the table whose error most exceeds the noise of measuring it, by noisy max or, for a
+    ρ, the exponential mechanism; return its attributes.
 
     expected   attributes → counts that the model predicts
     noise      expected |noise| of one cell, in rows

@@ -133,7 +133,8 @@ class TableModel(Model):
 
         rows   number of rows of the source where it is public; None: the tables estimate it
 
-        With constraints, the distribution that keeps them is fitted to the tables instead.
+        With constraints, ``tree`` and ``rows`` are not read: the distribution that keeps the
+        constraints is fitted to the tables instead.
         """
         domain = curator.domain
         sizes, zeros = self.sizes(domain), self.zeros(domain)
@@ -165,8 +166,11 @@ class TableModel(Model):
         )
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless the attributes are discrete, named once and not too large,
-        and the model keeps their constraints."""
+        """Raise DeclarationError unless there are attributes, all discrete, named once and of at
+        most ``clique_cells`` levels, and the model keeps their constraints.
+
+        Constraints must not contradict each other or link too many cells.
+        """
         chosen, model = self.chosen_attributes(domain), type(self).__name__
         if not chosen:
             raise DeclarationError(

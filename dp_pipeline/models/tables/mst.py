@@ -60,7 +60,7 @@ class Mst(TableModel):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
         """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
-        curator's whole budget."""
+        curator's whole budget, which counts and not ``epsilon``."""
         import networkx as nx
 
         names, zeros = self.measured_attributes(curator.domain), self.zeros(curator.domain)
@@ -118,7 +118,8 @@ class Mst(TableModel):
 def _draw_tree(
     session: ScoreSession, growth: CliqueGrowth, pairs: Sequence[Names], amount: Fraction
 ) -> list[Names]:
-    """Draw a spanning tree privately, or a forest if no tree is possible; return its edges.
+    """Draw a spanning tree, or a forest if no tree is possible, edge by edge by noisy max or, for a
+    ρ, the exponential mechanism; return its edges.
 
     growth   graph with the edges that constraints need; without any, all ``pairs`` may be drawn
     amount   ε or ρ of all draws of a tree

@@ -79,7 +79,10 @@ def maximal_sets(sizes: Sizes, cells: int) -> Iterator[tuple[str, ...]]:
 
 
 def random_maximal_set(sizes: Sizes, cells: int, rng: Generator) -> tuple[str, ...]:
-    """Return a random maximal set of attributes with at most ``cells`` cells together."""
+    """Return a random maximal set of attributes with at most ``cells`` cells together.
+
+    Attributes are tried in random order, so some sets are likelier than others.
+    """
     names = list(sizes)
     chosen, size = set(), 1
     for i in rng.permutation(len(names)).tolist():
@@ -95,9 +98,10 @@ def candidate_families(
     """Return the families that a network may add next: a new child with a maximal set of parents.
 
     sizes       number of levels of every attribute, in declared order
-    parents     attributes that are in the network already
+    parents     attributes that are in the network already, at least one
     most_cells  most cells of a family's table
-    most        most families to return; of more, random ones are, for each child equally likely
+    most        most families to return; if there are more, a random sample of at most so many, in
+                which each draw takes every child with the same probability
 
     Families without a parent are left out. Nothing here depends on rows.
     """

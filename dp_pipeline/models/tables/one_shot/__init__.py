@@ -64,8 +64,9 @@ class OneShot(TableModel):
     plan_from        ``previous``: the tables of the window before are measured again, over the same
                      groups of levels, and nothing is spent on finding them
     smooth           whether those tables are combined with the ones of before
-    quality          ``best_plus``: with a declared δ, where not every pair can be measured, the
-                     rounds of ``aim_like`` instead: many times slower, better at small ε alone
+    quality          ``best``; or ``best_plus``: with a declared δ, where not every pair can be
+                     measured, the rounds of ``aim_like`` instead: many times slower, better at
+                     small ε alone
     workload         weights of pairs: entries of one to three attributes and a weight. With
                      ``income 4, age sex 2`` the error of every pair with ``income`` counts four
                      times, that of ``age`` and ``sex`` twice
@@ -89,7 +90,8 @@ class OneShot(TableModel):
        all are binary.
        *Growth*: one-way marginals, which also say which levels are grouped; scores
        G_ij = ‖c_ij − N̂p̂_i p̂_jᵀ‖₁ over the groups, of all pairs at once (L∞ mechanism), of those
-       that count more by the workload, or of four that noisy max picks by G less the noise in it;
+       that count more by the workload, or of four that noisy max (for a ρ the exponential
+       mechanism) picks by G less the noise in it;
        then pairs, and unions of them, as long as E falls; a covering design where pairs outside
        the tree would leave most of the error (``inference.table_growth``). A score is
        taken for what it is likely to be given its noise, by itself or near to what the tree of the
@@ -239,7 +241,9 @@ class OneShot(TableModel):
         """Return the number of levels, that of missing values included, of each attribute in which
         plans expect no missing value.
 
-        These are the nullable attributes without constraints; none where units have parts."""
+        These are the nullable attributes without constraints that have two other levels or more;
+        none where units have parts.
+        """
         sizes = {} if domain.parts else self.sizes(domain)
         constrained = {name for entry in self.zeros(domain).allowed for name in entry.names}
         return {
@@ -311,7 +315,8 @@ class OneShot(TableModel):
     ) -> SyntheticTable:
         """Return a release that measures the tables of an earlier release again.
 
-        It is planned as by ``fit`` where ``earlier`` lacks them, or has other attributes or levels.
+        It is planned as by ``fit`` where ``earlier`` lacks them, or has other attributes or
+        levels, and for rounds of ``best_plus``.
 
         *Proof.* Tables, groups and shares are functions of released numbers. Each table costs what
         it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎

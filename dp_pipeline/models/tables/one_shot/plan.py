@@ -235,8 +235,8 @@ class Planning:
         )
 
     def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
-        """Return how many pairs, the first of an order, leave the least error if their tables share
-        an amount.
+        """Return how many pairs, the first of an order and at most ``FIRST_PAIRS``, leave the least
+        error if their tables share an amount.
 
         Numbers are tried in batches to save memory."""
         counts = range(min(len(order), FIRST_PAIRS) + 1)

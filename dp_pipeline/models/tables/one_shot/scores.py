@@ -128,7 +128,8 @@ class DependenceQueries:
         return dict.fromkeys(every, (max(0.0, rows) / others, square)) | _of_pairs(pairs, scores)
 
     def _pick_pairs(self, plan: Plan) -> list[Pair]:
-        """Choose up to four pairs with large scores privately; return them.
+        """Choose up to four pairs with large scores, by noisy max or, for a ρ, the exponential
+        mechanism; return them.
 
         They form no cycle, since paths already predict the pair that would close it."""
         import networkx as nx

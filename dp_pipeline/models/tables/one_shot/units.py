@@ -44,7 +44,7 @@ class UnitRelease:
     ) -> IntArray:
         """Return synthetic codes (rows, attributes) of parts with their units, unit by unit.
 
-        names          attributes of the columns
+        names          attributes of the columns; one that was not modelled has the code 0
         rows_to_draw   number of units to draw; None: as many as the tables estimate
 
         Units with their sizes are drawn first, then the parts of each given its unit. Units that
@@ -191,10 +191,11 @@ def with_parts_of_pairs(fitted: FittedRows, pairs: Sequence[NoisyMarginal]) -> F
 
 def measure_pairs(curator: Curator, sizes: Mapping[str, int]) -> tuple[NoisyMarginal, ...]:
     """Measure, for each attribute of parts in ``sizes``, the pairs of parts within one unit, with
-    30 % of the remaining budget; return one noisy table (unit sizes, k, k) for each, () without
-    any.
+    30 % of the remaining budget, shared in proportion to k; return
+    one noisy table (unit sizes, k, k) for each attribute.
 
-    sizes   attribute → number of its levels, k
+    sizes   attribute → number of its levels, k; attributes of units are ignored, and () is returned
+            if there are no others
     """
     parts = curator.domain.parts
     assert parts is not None

@@ -41,7 +41,8 @@ class Workload:
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """Return the workload of a text with comma-separated entries; None for an invalid text."""
+        """Return the workload of a text with comma-separated entries, without any for an empty
+        text; None for an invalid text."""
         entries = []
         for entry in filter(None, map(str.strip, text.split(","))):
             *names, weight = entry.split()
@@ -57,7 +58,11 @@ class Workload:
         return ", ".join(f"{' '.join(names)} {float(weight):g}" for names, weight in self.entries)
 
     def require_modelled(self, names: Iterable[str], *, of: str) -> None:
-        """Raise DeclarationError for a name that is not among the modelled attributes."""
+        """Raise DeclarationError if an entry has a name that is not in ``names``, the modelled
+        attributes.
+
+        of   beginning of the message, which says whose workload it is
+        """
         modelled = set(names)
         for entry, _ in self.entries:
             for name in entry:
@@ -68,7 +73,8 @@ class Workload:
                     )
 
     def weights(self, names: Iterable[str]) -> FloatArray | None:
-        """Return the weight of each pair's error (d, d), symmetric; None if all weights are equal.
+        """Return the weight of each pair's error (d, d), symmetric, in the order of ``names``; None
+        if there are no entries.
 
         An entry of one name is about every pair with it, one of two or three names about the pairs
         of these. A pair has the product of the weights of all entries about it.
