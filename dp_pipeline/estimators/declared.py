@@ -207,7 +207,8 @@ def _numbers(value: Any) -> list[Any]:
 
 def nominal_column(name: str, form: Form) -> DeclaredColumn:
     """Return the column that a form declares by ``levels`` of any type, or by ``size`` for the
-    levels 0 to size − 1; DeclarationError for both."""
+    levels 0 to size − 1; DeclarationError for both, and for levels that are no texts, numbers or
+    truth values."""
     if "levels" in form and "size" in form:
         _refuse(name, "levels or their number as `size`", "both")
     listed: Any = form["levels"] if "levels" in form else range(_size(name, form["size"]))

@@ -335,7 +335,9 @@ Reads = Literal["text", "number", "time"]
 def to_arrow(column: Any, reads: Reads = "text") -> pa.ChunkedArray:
     """Return a column of X as Arrow numbers, times or texts, as a file could have it.
 
-    reads   what the column is declared to hold, which decides what becomes a text
+    reads   what the column is declared to hold. ``time``: times stay; ``number``: numbers stay, and
+            truth values, durations in seconds and decimals become numbers; ``text``, for levels:
+            numbers stay. All else becomes texts
     """
     if column.dtype.name == "category":
         codes, categories = column.cat.codes.to_numpy(), to_arrow(column.cat.categories, reads)

@@ -74,7 +74,7 @@ class PrivateKMeans(
         The declared box, in data units: known beforehand, never the minimum and maximum of the
         rows. One pair holds for all columns; a sequence or array (d, 2) has one a column, in
         their order. Values outside, ±inf too, are clipped; a row with NaN is dropped.
-        ``"discover"`` stands for a pair that nobody knows, or for all.
+        ``"discover"`` in place of a pair, or of all: noisy measurements find them.
     method : str, default="htree_kmeans"
         A private clustering method of ``dp_pipeline.models``.
     nominal_rows : int, default=None
@@ -116,12 +116,13 @@ class PrivateKMeans(
         **Noisy** rows of each centre of ``cluster_centers_``, private too: counted by the method,
         or the weight of the nearest boxes of ``synopsis_``. May be below 0. None without either.
     left_out_ : NoisyNumber or None
-        **Noisy** number of rows without a place, private too; None where none can be.
+        **Noisy** number of rows that lack a coordinate and are in no cluster, private too; may be
+        below 0. None where no row can lack one.
     fit_for_release_ : bool
         Whether the noise may protect persons: False for a seed and for a source of one's own.
     warnings_ : tuple of str
         Warnings of noisy counts about this release, private too: fewer rows than half of
-        ``nominal_rows``, N·ε/k below 20, many rows without a place, nearly all rows at a bound.
+        ``nominal_rows``, N·ε/k below 20, many rows that lack a coordinate, nearly all at a bound.
     n_features_in_ : int
         Number of columns d.
     feature_names_in_ : ndarray of shape (d,)
@@ -316,8 +317,8 @@ class PrivateKMeans(
         """Return minus the sum of squared distances to the nearest centres, as scikit-learn does.
 
         **An exact number about these rows, and no private release**: as sensitive as they are.
-        Whoever chooses k, ``epsilon`` or a method by it, or publishes it, tells of the rows what
-        nobody has paid for. Score rows that anybody may see.
+        Choosing k, ``epsilon`` or a method by it, or publishing it, is a release that nobody paid
+        for. Score public rows.
 
         Parameters
         ----------

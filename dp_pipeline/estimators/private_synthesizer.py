@@ -278,18 +278,19 @@ noise protects nobody
         prior : frame, array or nested lists, default=None
             **Public rows of others**, with the same columns and of the same declaration. They say
             which tables to measure, at no cost, and stand in for what is not measured.
-            **You vouch** that they are public and no one's of X: nothing of them is
-            protected, and a fitted estimator holds their codes. Methods that have a ``prior``, such
-            as ``one_shot``, and declared columns alone.
+            **You vouch** that they are public and of no person in X: nothing of them is
+            protected, and a fitted estimator holds their codes. Only methods with a ``prior``, such
+            as ``one_shot``, take them, and only where no column is to be discovered.
         refines : PrivateSynthesizer, default=None
             A fit of **the very same rows** at a smaller ε, with the same parameters, whose answers
-            get less noise: the two together cost ``epsilon``, and this one what is between them.
+            get less noise: the two together cost ``epsilon``, and this one the difference.
             Other rows are refused, in any order, by a keyed fingerprint that no fitted estimator
             holds. *One* fit refines it, as two tell more than was paid for; this one may be refined
             again. With ``population`` the ledger sees to both, over all processes and copies;
-            without one a pickle, a deep copy and a forked process are refused. Of ``independent``,
-            ``priview`` and ``one_shot``, without ``prior``, ``plan_from`` and ``discover``. Source:
-            ``dp_pipeline.gate.mechanisms.refine``, with its proof.
+            without one a pickle, a deep copy and a forked process are refused. Only fits by
+            ``independent``, ``priview`` and ``one_shot`` can be refined, without ``prior``,
+            ``plan_from`` and ``discover``. Source: ``dp_pipeline.gate.mechanisms.refine``, with
+            its proof.
 
         Returns
         -------

@@ -264,7 +264,7 @@ def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> Declared
 
 def synthetic_frames(table: SyntheticTable, forms: tuple[TableForm, ...]) -> Any:
     """Return synthetic rows as a frame; for units and parts as a dict of two frames by name, with
-    the key of the unit in both."""
+    the key of the unit in both: 1, 2, … in the order of the units."""
     if len(forms) == 1:
         return synthetic_frame(table, forms[0].columns, forms[0].kind)
     declared = table.domain.parts
