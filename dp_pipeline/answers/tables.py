@@ -284,6 +284,7 @@ class OpenTable:
                  reports almost no sampling error: the differences between the tables hold it
 
         ``combine`` makes one estimate, of the table or of the population, from an estimate of each.
+        DeclarationError for a number or a seed that is too small or no integer.
         """
         number = require_integer(number, of="number", least=1)
         seed = require_integer(seed, of="seed", least=0)
@@ -420,7 +421,8 @@ class OpenTable:
         used    attributes that decide part and base
         extra   half width that is added to the interval
 
-        Its error is linearised: that of the sum of (part − ratio · base) / Σ base."""
+        Its error is linearised: that of the sum of (part − ratio · base) / Σ base. DeclarationError
+        where the base weighs nothing."""
         many = float((base * self._mass).sum())
         if many == 0:
             raise DeclarationError(

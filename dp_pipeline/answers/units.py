@@ -312,8 +312,10 @@ class OpenUnits(OpenTable):
     def _matching_pairs(
         self, in_units: np.ndarray, rows: np.ndarray, used: Names, used_parts: Names
     ) -> _Pairs:
-        """Return the noisy counts of pairs of parts that both meet a condition, by size of unit;
-        unknown unless one measured attribute decides the condition, and only the size the units.
+        """Return the noisy counts of pairs of parts that both meet a condition, by size of unit.
+
+        They are 0 with infinite variances unless the condition is decided by the levels of a single
+        attribute with a table of pairs, and ``in_units`` by the size alone.
 
         in_units     whether each row is of a unit that counts: bool (rows,)
         rows         whether each row is a part that meets the condition: bool (rows,)

@@ -166,7 +166,8 @@ class UnmeasuredPairs:
         return self._pairs[pair]
 
     def score(self, first: str, second: str) -> float | None:
-        """Return the likely L1 distance of a pair from independence, in rows; None if unscored."""
+        """Return the likely L1 distance of a pair from independence, in rows, whatever its order;
+        None if unscored."""
         return self._dependence.get((first, second), self._dependence.get((second, first)))
 
     @cached_property

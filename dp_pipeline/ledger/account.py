@@ -425,8 +425,8 @@ class Account:
 
 
 def times_in_windows(opened: Account, unit: str) -> int:
-    """Return the factor (1, 2 or 4) by which each window counts what was spent before there were
-    windows.
+    """Return the factor by which each window counts what was spent before there were windows: 1
+    where single rows are protected; for all rows of a person 2 in ε, and 4 in ρ.
 
     opened   the account before it has windows
     unit     what is protected from now on, in words

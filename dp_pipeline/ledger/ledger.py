@@ -57,7 +57,8 @@ class Ledger:
         sources: Sequence[str] = (),
         distinct_population: str | None = None,
     ) -> Account:
-        """Open an account unless it is open, claim its sources, and return the stored account.
+        """Open an account unless it is open, claim its sources, and return the stored account; the
+        first account creates the ledger, and each gets a secret key.
 
         sources   the sources that the population will read, claimed in the same transaction
         distinct_population   why its persons are others than those of another holder
@@ -178,7 +179,8 @@ class Ledger:
 
         Raises DeclarationError if another population holds one of them, unless both are benchmarks,
         or a release population gives the reason why its persons are other persons. The table of
-        cases and the proof are in ``ledger/claims.py``.
+        cases and the proof are in ``ledger/claims.py``. Raises it too for a population without an
+        account.
         """
         if not self._book.exists():
             raise no_account(population)

@@ -259,7 +259,8 @@ def chain_definitions(spec: DatasetSpec) -> dg.Definitions:
 def chains_of(
     specs: Iterable[DatasetSpec], refused: Refusals | None
 ) -> tuple[list[tuple[DatasetSpec, dg.Definitions]], dg.Definitions]:
-    """Return each data set with its Dagster definitions, and placeholder assets for refused ones.
+    """Return each data set that is not refused with its Dagster definitions, and placeholder assets
+    for refused ones, which are logged.
 
     refused   name → error of files that are refused already; further ones are added to it. None:
               the first error is raised

@@ -336,7 +336,8 @@ def amount_metadata(amounts: Mapping[str, Fraction | None], currency: Currency) 
 
 
 def charge_table(ledger: Ledger, population: str) -> dg.MetadataValue:
-    """Return a table with a row for each charge of a population, oldest first, and running sums."""
+    """Return a table with a row for each charge of a population, oldest first, and running sums,
+    which count a charge once for each of its windows."""
     lines, total = [], 0
     for entry in ledger.entries(population):
         if entry.is_charge:

@@ -87,9 +87,10 @@ class DagsterRuns:
     ) -> dg.ExecuteInProcessResult:
         """Announce and run some assets; RunFailed with the message of the step that failed.
 
-        step     words for ``on_step``
-        names    names of assets below the data set, such as ``ingested`` or ``k_anonymous/kjig``
-        config   asset name → its configuration
+        step        words for ``on_step``
+        names       names of assets below the data set, such as ``ingested`` or ``k_anonymous/kjig``
+        config      asset name → its configuration
+        partition   Dagster's partition key of an ε, a K or a time window; None: without one
         """
         import dagster as dg
 

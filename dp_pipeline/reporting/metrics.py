@@ -380,7 +380,8 @@ _COUNTS = {
 
 
 def measure_text(value: float | None, name: str) -> str:
-    """Return the measure called ``name`` of a k-anonymous release as text; a dash for None or NaN.
+    """Return the measure called ``name`` of a k-anonymous release as text; a dash for None or NaN,
+    and ``no bound`` for an infinite one.
 
     >>> [measure_text(1234.0, "rows"), measure_text(0.25, "alpha"), measure_text(math.inf, "alpha")]
     ['1,234', '0.250', 'no bound']

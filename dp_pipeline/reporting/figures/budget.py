@@ -32,7 +32,7 @@ class BudgetHistory:
     """The charges and limits of one account over time.
 
     population   name of the account
-    charges      (time, amount) of every charge above 0
+    charges      (time, amount) of every charge above 0, times the number of its windows
     ceilings     (time, ceiling of all charges from then on; None: no ceiling)
     limits       (time, limit of a calendar month from then on; None: no limit)
     currency     currency of the amounts

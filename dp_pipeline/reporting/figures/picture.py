@@ -41,7 +41,8 @@ class Picture:
         """The figure as a PNG of less than ``MOST_BYTES`` bytes, as sharp as possible.
 
         The same figure gives the same bytes: no time and no version is written into it. Reading it
-        fixes the layout of the figure and changes its resolution."""
+        fixes the layout of the figure and changes its resolution. ValueError if it has too many
+        bytes at the lowest resolution."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
         figure = self.figure
