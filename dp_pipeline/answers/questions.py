@@ -63,7 +63,7 @@ def answer_question(
     text, fault = " ".join(question.split()), "cannot be read"
     for method, form in _FORMS.items():
         match = re.fullmatch(form, text)
-        if match is not None and not hasattr(release, method):
+        if match is not None and not _can_answer(release, text):
             fault = "is one that this release does not answer"
         elif match is not None:
             parts = {name: part for name, part in match.groupdict().items() if part}
@@ -73,12 +73,17 @@ def answer_question(
     examples = [
         example
         for example in EXAMPLES
-        if hasattr(release, example.split()[0])
-        and (hasattr(release, "parts") or _PART not in example)
+        if _can_answer(release, example) and (hasattr(release, "parts") or _PART not in example)
     ]
     raise DeclarationError(
         f"The question {question[:80]!r} {fault}: write one such as {'; '.join(examples)}"
     )
+
+
+def _can_answer(release: "OpenTable | OpenUnits | OpenClusters", question: str) -> bool:
+    # Clusters have shares of all their rows alone.
+    has_among = hasattr(release, "mean") or " among " not in question
+    return has_among and hasattr(release, question.partition(" ")[0])
 
 
 def _require_parts(release: "OpenTable | OpenUnits | OpenClusters") -> "OpenUnits":
