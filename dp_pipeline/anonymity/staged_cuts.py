@@ -38,8 +38,12 @@ BOXES_IN_BANDS: tuple[Stage, ...] = (("lines", 2), ("columns", 1), ("lines", 1))
 def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
     """Return the recoding by classes that are cut until no stage allows a cut; no row is left out.
 
-    Of the cuts of the first stage that allows any, the one is made that most separates the scores
-    of rows; where none does, the one nearest to halves. A row is released as the box around the
+    stages   kind of cut, along columns or ``lines``, which are scores; and the fewest rows of both
+             sides, in multiples of K or of the diversity if this is more
+
+    It changes no row if the guarantee is empty. Of the cuts of the first stage that allows any, the
+    one is made that most separates the scores of rows; where none does, the one nearest to halves.
+    A row is released as the box around the
     rows of its class. Boxes overlap. The rule was learned from the rows, and its weights reveal
     something of them, so only the boxes are published.
 

@@ -244,14 +244,15 @@ def ripple(table: FloatArray | IntArray, *, tolerance: float = SETTLED) -> Float
     """Return the table with cells ≥ 0 and the same total, its negative cells made up for by their
     neighbours; all 0 if the total is not above 0.
 
-    tolerance   in rows; cells above −tolerance are cut at 0 in the end, and all cells are then
-                scaled back to the total
+    tolerance   in rows; cells that are still negative are cut at 0 in the end, and all cells are
+                then scaled back to the total
 
     Every negative cell becomes 0 and takes what it lacked from its neighbours, the cells that
-    differ from it in one attribute, in equal parts; all negative cells at once, until none is
-    left (PriView: Qardaji, Yang, Li, SIGMOD 2014; there attributes are binary, and a cell of ℓ
-    attributes has ℓ neighbours). Unlike a projection to the simplex it moves
-    counts along the table's axes, which leaves marginals alone as far as it can.
+    differ from it in one attribute, in equal parts; all negative cells at once, until none is at
+    −tolerance or below, at most ``SWEEPS`` times (PriView: Qardaji, Yang, Li, SIGMOD 2014; there
+    attributes are binary, and a cell of ℓ attributes has ℓ neighbours). Unlike a projection
+    to the simplex it moves counts along the table's axes, which leaves marginals alone as far as it
+    can.
 
     >>> ripple(np.array([[-2.0, 5.0], [5.0, 9.0]])).tolist()
     [[0.0, 4.0], [4.0, 9.0]]

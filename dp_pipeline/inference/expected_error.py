@@ -110,7 +110,7 @@ class ExpectedError:
         """Return the parts of the amount for each table (tables,) and for each one-way marginal
         (d,) with which the expected error is least.
 
-        singles   whether one-way marginals get any of it
+        singles   whether one-way marginals get any of it; without tables they get all
         """
         start = self.start(tables, singles=singles)
         shares = self.minimise(self.information(tables), start, amount, STEPS)[1][0]
@@ -120,7 +120,7 @@ class ExpectedError:
         """Return the expected error of all pairs, in rows in L1, with these tables, when the amount
         is divided among tables and one-way marginals in the best way.
 
-        singles   whether one-way marginals get any of it
+        singles   whether one-way marginals get any of it; without tables they get all
         """
         start = self.start(tables, singles=singles)
         return float(self.minimise(self.information(tables), start, amount, STEPS)[0][0])

@@ -232,7 +232,8 @@ def may_hold_rows(depths: IntArray, values: FloatArray, variance: FloatArray) ->
     Leaves of one depth are a group, of which about twice as many are empty as have a negative
     count. The count z of an empty leaf has the density of the noise, that of any other 1/(z ln n),
     as if every order of size were equally likely. Leaves that are more likely empty are taken for
-    it, unless their sum is more than noise: many leaves may hold few rows each.
+    it, unless their sum is more than noise: many leaves may hold few rows each. All leaves of a
+    group of which less than 60 % are empty may hold rows.
 
     >>> values = np.array([500.0, 3, 1, 1, 1, 0.5, -1, -1, -1, -1, -2, -0.5])
     >>> may_hold_rows(np.full(12, 4), values, np.full(12, 2.0)).tolist()[:3]

@@ -92,7 +92,10 @@ class PairedRows:
 
     def _family_chances(self, family: Conditional, drawn: _RowKinds) -> FloatArray:
         """Return the probabilities of the child's levels for each kind (kinds, levels), by the
-        family's table; 0 where constraints forbid a level, and not scaled to 1 again."""
+        family's table; 0 where constraints forbid a level, and not scaled to 1 again.
+
+        A kind for which they forbid every level has the probabilities of the table.
+        """
         child, table = family.child, family.table.reshape(-1, self.sizes[family.child])
         level = table.sum(axis=0) + LEAST_ROWS
         table = table + LEAST_ROWS * level / level.sum()

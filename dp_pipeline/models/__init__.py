@@ -116,6 +116,8 @@ def _build(spec: DatasetSpec, name: str) -> Model:
 def _require_ceiling(spec: DatasetSpec) -> None:
     """Raise DeclarationError if the prices of everything declared, each rounded as it is charged,
     exceed the ceiling of a data set in ρ; the parser checks one in ε.
+
+    Where the ceiling holds within each window, the limit is the ceiling of each window.
     """
     nano_rho = sum(nano_epsilon(price) for price in _prices(spec))
     by_window = spec.within == "window"

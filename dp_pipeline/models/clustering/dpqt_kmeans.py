@@ -92,7 +92,8 @@ class DpqtKMeans(SynopsisClustering):
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
     ) -> tuple[Nodes, Fraction]:
-        """Grow the tree by noisy counts; return its leaves, and the ε left to count these."""
+        """Grow the tree by noisy counts; return its leaves, and the ε left to count these, which is
+        all of it for a tree without levels."""
         height = tree_height(units, len(columns))
         live, leaves = Nodes.root(), list[Nodes]()
         if self.variant == "published":

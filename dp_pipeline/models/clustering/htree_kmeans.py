@@ -177,7 +177,10 @@ class _Growth:
 
     def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
         """Count the nodes again whose counts may be noise alone, for a fifth of their remaining ε;
-        return all nodes, with better counts and fewer shares of these."""
+        return all nodes, with better counts and fewer shares of these.
+
+        Each spends one share at least; a node that has only one left is not counted again.
+        """
         is_unsure = frontier.values < noisy_tree.CERTAIN * np.sqrt(frontier.variance / 2)
         unsure = frontier.where(is_unsure & (frontier.shares > 1))
         spent = np.maximum(1, (float(FIRST_SHARE) * unsure.shares).astype(np.int64))
@@ -188,11 +191,12 @@ class _Growth:
         return replace(frontier, values=values, variance=variance, shares=shares)
 
     def depths(self, frontier: _Frontier, plan: GrowthPlan) -> FloatArray:
-        """Return how many bits below each node its leaves should be (m,); 0 where the node itself
-        should be a leaf.
+        """Return how many bits below each node its leaves should be (m,), not yet rounded; 0 where
+        the node itself should be a leaf.
 
-        A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)} cells (Su et al.
-        2016); a node is treated as a small grid of its own.
+        That is so where its count may be noise alone, and for all nodes once the tree has more than
+        ``MOST_NODES``. A uniform grid over z rows at rate e is best with about (z·e)^{2d/(2+d)}
+        cells (Su et al. 2016); a node is treated as a small grid of its own.
         """
         d = len(self._tree.columns)
         signal = frontier.values * frontier.shares * (self._rate / SHARES * plan.caution)

@@ -55,8 +55,9 @@ def move_by_residuals(
     most one radius in L1, 2^16 in whole numbers rounded towards zero: one measure with
     Δ1 = 2^16. Division by released sizes, shrinkage and clipping are post-processing. ∎
 
-    A centre stays when the noise of its mean is half its radius or more. All moves of one
-    centre are shrunk by the part of them that noise explains, judged over all centres.
+    A centre stays when the noise of its mean is half its radius or more, and when its size in the
+    synopsis is below one row. On each axis, moves are shrunk by the part of them that noise
+    explains, judged over all centres. Moved centres are clipped to the declared box.
     """
     # The question depends on these floats, whose last digits depend on the number of threads.
     with one_thread():
@@ -102,8 +103,10 @@ FAR = 1.5  # squared distance at which rows are clipped, relative to the mean of
 
 
 def measure_relative_spread(curator: Curator, synopsis: Synopsis, *, epsilon: Fraction) -> float:
-    """Spend ``epsilon`` on the mean squared distance of rows from the middle of all; return it as a
-    part of what it would be if rows filled the synopsis' boxes evenly.
+    """Spend ``epsilon`` on the mean squared distance of rows from the middle of all, clipped for
+    far rows; return its ratio to that of rows which fill the synopsis' boxes evenly.
+
+    The ratio is noisy, so it may be negative. It is 1 if all boxes with rows are one point.
 
     *Proof.* The middle, the clip and the number of rows are functions of the released synopsis: one
     distance question at ``epsilon``, and a division. ∎

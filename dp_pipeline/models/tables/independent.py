@@ -23,7 +23,8 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 class Independent(TableModel):
     """One noisy table for each attribute, and synthetic rows with independent attributes.
 
-    shares   ``root``: attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise; ``equal``
+    shares   ``root``: attribute i gets ε_i ∝ √|Ω_i|, which minimises the total noise;
+             ``equal``: all get the same ε
 
     With constraints, attributes depend on each other as much as these say, and no more.
 

@@ -94,7 +94,8 @@ class JTree(TableModel):
     def _draw_network(
         self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
     ) -> Network:
-        """Draw edges privately; return the graph of dependent attributes, and the number of draws.
+        """Draw edges by noisy max; return the graph of dependent attributes, and the number of
+        draws, including those in which no edge was drawn.
 
         units   number of protected units, as it is declared or was measured
         draws   most draws, each of which costs ``price``

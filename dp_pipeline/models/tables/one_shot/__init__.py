@@ -339,7 +339,8 @@ class OneShot(TableModel):
         """Return a release whose tables are chosen by public rows, and combined with the same
         tables of the public rows.
 
-        The public rows have no influence where the best plan measures all pairs.
+        The public rows have no influence where the best plan measures all pairs, or no attribute
+        has two levels.
 
         *Proof.* Tables, groups and shares are functions of released numbers and of public rows;
         each table costs what it is given: Δ1 = Δ2 = 1 a row. The rest is post-processing. ∎
@@ -354,7 +355,8 @@ class OneShot(TableModel):
         return self._draw_table(PriorRound(round_, known).measure_and_fit(), domain, rng)
 
     def _start(self, curator: Curator) -> Round:
-        """Measure the number of rows for 1 % of the budget; return the round planned with it."""
+        """Measure the number of rows for 1 % of the budget, or for all of it if no attribute has
+        two levels; return the round planned with it."""
         sizes, amount = self.sizes(curator.domain), curator.accountant.remaining
         counted = curator.tabulate({(): amount * ROWS_SHARE if sizes else amount})[0]
         rate = NoiseRate(curator.currency != PURE, curator.distance)

@@ -399,7 +399,8 @@ class Planning:
 
     @cached_property
     def covering(self) -> tuple[Names, ...]:
-        """The covering design with the least error."""
+        """The covering design with the least error; only where ``pairs`` is not empty and
+        ``is_coverable`` is true."""
         most = min(MAX_TABLE_CELLS, self.cap)
         designs = {
             covering_design(sizes, most_cells=1 << bits, most_attributes=len(sizes))

@@ -120,7 +120,8 @@ class PriorRound:
         return OneWays.of(combined, self.round.counted)
 
     def _combine(self, measured: NoisyMarginal, shares: FloatArray, rows: float) -> NoisyMarginal:
-        """Return a noisy table averaged with ``rows`` times the public shares of its cells."""
+        """Return a noisy table combined with ``rows`` times the public shares of its cells, by the
+        method of moments, and rounded to integers."""
         table = measured.table.astype(np.float64)
         # Two samples of one population differ by this in a cell.
         apart = rows * (1 + rows / max(1, self.public.rows)) / table.size
