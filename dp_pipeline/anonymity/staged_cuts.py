@@ -38,8 +38,8 @@ BOXES_IN_BANDS: tuple[Stage, ...] = (("lines", 2), ("columns", 1), ("lines", 1))
 def recode_in_stages(scored_rows: ScoredRows, stages: tuple[Stage, ...]) -> Recoding:
     """Return the recoding by classes that are cut until no stage allows a cut; no row is left out.
 
-    stages   kind of cut, along columns or ``lines``, which are scores; and the fewest rows of both
-             sides, in multiples of K or of the diversity if this is more
+    stages   pairs of the kind of cut, along ``columns`` or along ``lines``, which are scores, and
+             the fewest rows of both sides in multiples of K, or of the diversity if it is more
 
     It changes no row if the guarantee is empty. Of the cuts of the first stage that allows any, the
     one is made that most separates the scores of rows; where none does, the one nearest to halves.

@@ -45,6 +45,7 @@ class JunctionTree:
         trees of a graph have the same separators (Build-Noisy-JunctionTree: Zhang et al., J.
         Computer Research and Development 55(12), 2018, Algorithm 4). BoundaryViolation when no tree
         over the cliques has running intersection; cliques of a triangulated graph always have one.
+        Without cliques the tree is empty.
         """
         if not cliques:
             return cls((), ())

@@ -173,10 +173,13 @@ class IdpKMeans(Clustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round, with starts and subsets by
-        ``rng``; spend the curator's whole budget.
+        """Return centres (k, d) and noisy sizes of the last round; spend the curator's whole
+        budget.
 
-        The budget is the guaranteed ε, which is more than ``epsilon`` if ``published``."""
+        ``rng`` draws the salt of the subsets, and the place of the start for each subset whose
+        noisy size is below 1. The budget is the guaranteed ε, which is more than ``epsilon`` if
+        ``published``.
+        """
         lloyd = self.lloyd(curator)
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
         # Noisy means of k subsets; a random place for one whose noisy size is below 1.

@@ -44,7 +44,10 @@ class PrivTreeKMeans(SynopsisClustering):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
         """Return centres (k, d) and the noisy leaves as synopsis, with starts of k-means by
-        ``rng``; spend the curator's whole budget."""
+        ``rng``; spend the curator's whole budget.
+
+        k-means reads leaves with a positive count in equal parts, if there are few of them.
+        """
         columns = clustering_columns(self.columns, curator.domain)
         box = curator.domain.box(columns)
         tree, bits = BitTree.over(columns, box), min(len(columns), 4)

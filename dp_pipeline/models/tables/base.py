@@ -111,6 +111,7 @@ class TableModel(Model):
     ) -> SyntheticTable:
         """Return the table to release, with attributes added that follow from measured ones.
 
+        rng             draws the seed that the table stores
         codes           (rows, attributes) synthetic rows of ``measured_attributes``
         cliques, links  junction tree by which they were drawn
         groupings       attribute → groups of levels over which tables were measured

@@ -82,8 +82,9 @@ class DpKjig(Model):
     score_share: Fraction = share(Fraction(7, 10))
 
     def check(self, domain: Domain) -> None:
-        """Raise DeclarationError unless there are one label, other attributes with 1 to
-        ``MOST_BITS`` bits, and at most 2^22 counts by label and class."""
+        """Raise DeclarationError unless there are one label of at most ``MOST_LABELS`` levels,
+        other attributes with 1 to ``MOST_BITS`` bits, and at most 2^22 counts by label and class.
+        """
         if len(self.label) != 1:
             raise DeclarationError(
                 f"DpKjig needs one attribute as label, not {' '.join(self.label) or 'none'}: "
