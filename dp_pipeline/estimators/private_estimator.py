@@ -408,17 +408,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         InvalidParameter
-            For a value that is no path, and a file that holds another class, or no pickle; OSError
-            where it cannot be read.
+            For a value that is no path, and a file that holds another class, or no pickle that
+            this version reads; OSError where it cannot be read.
         """
         with invalid_parameters():
             file_path = to_path(path, of="path")
+        content = file_path.read_bytes()
         try:
-            estimator = pickle.loads(file_path.read_bytes())  # noqa: S301 - the caller's own file
-        except (pickle.UnpicklingError, EOFError):
+            estimator = pickle.loads(content)  # noqa: S301 - the caller's own file
+        except Exception:  # noqa: BLE001 - a damaged pickle may raise anything
             raise InvalidParameter(
-                f"path: the file must hold a {cls.__name__}, but it holds no pickle: name a file "
-                "that `save` wrote"
+                f"path: the file must hold a {cls.__name__}, but it holds no pickle that this "
+                "version reads: name a file that `save` wrote"
             ) from None
         if not isinstance(estimator, cls):
             is_ours = isinstance(estimator, PrivateEstimator)

@@ -94,7 +94,12 @@ class TableGrowth:
             covering_design(sizes, most_cells=1 << bits, most_attributes=len(sizes))
             for bits in range(2, most.bit_length())
         }
-        fitting = [views for views in sorted(designs) if self._are_small(views)]
+        # A design holds a pair of more cells as it is.
+        fitting = [
+            views
+            for views in sorted(designs)
+            if self._are_small(views) and max(map(self._cells, views)) <= most
+        ]
         errors = [self.error.least_error(views, self.amount) for views in fitting]
         if min(errors, default=inf) >= most_error:
             return ()

@@ -317,8 +317,10 @@ def test_a_saved_fit_samples_the_same_rows(tmp_path: Path) -> None:
     for content, message in (
         ((tmp_path / "fit").read_bytes(), r"path: the file must hold a .* by that class"),
         (pickle.dumps([]), "holds a list: name a file that `save` wrote"),
-        (b"", "holds no pickle: name a file that `save` wrote"),
-        (b"name,age\n", "holds no pickle: name a file that `save` wrote"),
+        (b"", "holds no pickle that this version reads: name a file that `save` wrote"),
+        (b"name,age\n", "holds no pickle that this version reads"),
+        (b"cdp_pipeline.estimators\nGoneClass\n.", "holds no pickle that this version reads"),
+        (b"cgone_package\nName\n.", "holds no pickle that this version reads"),
     ):
         (tmp_path / "other").write_bytes(content)
         with refusal(match=message):

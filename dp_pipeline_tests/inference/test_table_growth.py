@@ -195,6 +195,13 @@ def test_the_first_of_equal_covering_designs_is_taken():
     assert views == min(equal)
 
 
+def test_no_covering_design_has_a_table_above_the_limit():
+    sizes = {"a": 40, "b": 40} | dict.fromkeys("cdefgh", 3)
+    scores = dict.fromkeys(combinations(sizes, 2), 3_000.0)
+    search = replace(growth(sizes, scores, amount=1e4, cap=1 << 14), needs_tree=False)
+    assert max(prod(sizes[name] for name in table) for table in search.run()) <= MAX_TABLE_CELLS
+
+
 def test_another_process_finds_the_same_tables():
     code = (
         "from itertools import combinations\n"
