@@ -212,9 +212,10 @@ class Book:
             # What is stored is opened first: something else than a ledger has no head either.
             with self.store.transaction(writing=False):
                 raise Damaged(
-                    f"The head {self._head.path} of ledger {self.store} is lost: put back a copy "
-                    "of the ledger with its head, or of the head alone where no rows are lost; or "
-                    "move it there, if DP_PIPELINE_LEDGER_HEAD names a new place"
+                    f"The head {self._head.path} of ledger {self.store} is lost: where no rows "
+                    "are lost, put back a copy of the head alone, otherwise a copy of the ledger "
+                    "with all rows and its head; or move the head there, if "
+                    "DP_PIPELINE_LEDGER_HEAD names a new place"
                 )
         return tip
 

@@ -91,7 +91,7 @@ def test_a_ledger_that_went_another_way_is_refused(ledger: Ledger):
 def test_a_lost_head_or_ledger_is_refused(ledger: Ledger):
     text = head_of(ledger).read_text()
     head_of(ledger).unlink()
-    assert_refused_everywhere(ledger, "is lost: put back a copy of the ledger with its head")
+    assert_refused_everywhere(ledger, "is lost: where no rows are lost, put back a copy")
     head_of(ledger).write_text(text)
     shutil.rmtree(ledger.folder)
     assert_refused_everywhere(ledger, "rows of it: put back a copy, or name its server in")
@@ -177,7 +177,7 @@ def test_a_linked_head_stays_on_the_other_disk(tmp_path: Path):
 def test_a_head_that_is_declared_elsewhere_later_is_refused(tmp_path: Path):
     Ledger(tmp_path / "ledger").open_account(account())
     elsewhere = Ledger(tmp_path / "ledger", head=tmp_path / "empty" / "head")
-    words = "is lost: put back a copy of the ledger with its head"
+    words = "is lost: where no rows are lost, put back a copy"
     queries = (elsewhere.verify, lambda: elsewhere.open_account(account("others")))
     require_refused(Damaged, words, *queries)
     assert not (tmp_path / "empty" / "head").exists()

@@ -92,7 +92,7 @@ def test_yesterdays_database_put_back_is_refused(postgres_server, postgres_url, 
 
 def test_a_home_that_has_another_ledger_or_none_is_refused(busy: Ledger, place: Place):
     other = Place(place.folder.with_name("other"), place.url)
-    with pytest.raises(Damaged, match="is lost: put back a copy of the ledger with its head"):
+    with pytest.raises(Damaged, match="is lost: where no rows are lost, put back a copy"):
         other().balance("trips")
     third = place.folder.with_name("third")
     Place(third)().open_account(account())
