@@ -121,8 +121,9 @@ class Audit:
         try:
             after = before.with_windows(self._account(entry))
             after.count_earlier_in_window(before, Fraction(spent, NANO), delta=delta)
-        except DeclarationError as error:
-            raise _impossible(entry, str(error)) from None
+        except DeclarationError:
+            fault = f"its windows, unit or limits do not fit what {population} protected and spent"
+            raise _impossible(entry, fault) from None
         self._blocks[population, _EVERYWHERE] = spent * times_in_windows(before, after.unit)
         self._deltas[population, f"block {_EVERYWHERE}"] = delta
         self._accounts[population] = after
@@ -168,8 +169,10 @@ class Audit:
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:
         blocks = _blocks_of(entry)
         if bool(blocks) != bool(account.windows):
-            fault = "names none of the windows" if account.windows else "names windows"
-            raise _impossible(entry, f"it {fault} of {entry.population}")
+            named = "no time window" if account.windows else "time windows"
+            opened = "windows" if account.windows else "none"
+            fault = f"it names {named}, but the account of {entry.population} has {opened}"
+            raise _impossible(entry, fault)
         for block in blocks:
             self._charge_block(entry, block)
             nano = sum(self._blocks[entry.population, name] for name in (block, _EVERYWHERE))

@@ -110,6 +110,7 @@ def test_answers_cost_persons_week_twice_what_was_spent_before():
     assert max(map(abs, losses)) == 3
 
 
+UNFIT = "its windows, unit or limits do not fit what rides protected and spent"
 PROTECTED = "the windows must protect what was protected before"
 REPLACED = once(relation="replace_one")
 
@@ -222,8 +223,8 @@ def test_sums_are_those_of_a_model_on_one_line(is_person: bool, earlier: list, l
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('"unit":"one row"', '"unit":"one week"', "windows must protect what"),
-        ('"each_window":"1"', '"each_window":"0.1"', "worth at least"),
+        ('"unit":"one row"', '"unit":"one week"', UNFIT),
+        ('"each_window":"1"', '"each_window":"0.1"', UNFIT),
         ('"by"', '"purpose"', "changes more than windows"),
         ("every week, UTC", "", "declare no account"),
         ('"each_window":"1"', '"each_window":"1/0"', "declare no account"),

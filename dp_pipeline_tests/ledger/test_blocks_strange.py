@@ -98,7 +98,7 @@ def rows_of(ledger: Ledger) -> tuple[Entry, Entry]:
     [
         ({"facts": {BLOCKS: "W01"}}, "it exceeds the limit 1 of W01"),
         ({"facts": {BLOCKS: "W00 W01 W02"}}, "it exceeds the limit 1 of W01"),
-        ({"facts": {}}, "it names none of the windows of rides"),
+        ({"facts": {}}, "it names no time window, but the account of rides has windows"),
         ({"facts": {BLOCKS: "W02 W01"}}, "its windows cannot be read"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_row_counts_once_for_each_window_it_names(opens: Opens):
 def test_a_row_that_names_windows_of_uncut_time_cannot_be(ledger: Ledger):
     release(ledger, charge(), "0.1")
     opened, first = rows_of(ledger)
-    with pytest.raises(Damaged, match="it names windows of trips"):
+    with pytest.raises(Damaged, match="it names time windows, but the account of trips has none"):
         audit(opened, replace(first, facts={BLOCKS: "W01"}))
 
 
