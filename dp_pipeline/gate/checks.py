@@ -202,10 +202,10 @@ def require_fan(bits: int) -> None:
 def require_int64(values: IntArray, *, of: str) -> None:
     """Raise BoundaryViolation unless the values, called ``of``, are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
-        got = getattr(values, "dtype", type(values).__name__)
-        raise BoundaryViolation(
-            f"The array of {of} must be a vector of int64, not {got} of shape {np.shape(values)}"
-        )
+        got = f"a {type(values).__name__}"
+        if isinstance(values, np.ndarray):
+            got = f"{values.dtype} of shape {values.shape}"
+        raise BoundaryViolation(f"The array of {of} must be a NumPy vector of int64, not {got}")
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:

@@ -49,7 +49,10 @@ def parse_postgres_url(text: str, *, of: str) -> URL:
         raise DeclarationError(f"{expected} an address without a database")
     if "@" in f"{url.host}{url.database}":
         # The end of a password: host and database stand in messages.
-        raise DeclarationError(f"{expected} a second @: one of a password is written %40")
+        raise DeclarationError(
+            f"{expected} an @ in the host or the name of the database: an @ of a password is "
+            "written %40, and no database of that name can be used"
+        )
     return url.set(drivername=DRIVER)
 
 
@@ -124,7 +127,7 @@ class PostgresStore:
         self._name = address_label(address)
         if not has_driver():
             raise PipelineError(
-                f"The ledger {self} needs {EXPECTED_DRIVER}, but none can be imported"
+                f"The ledger {self} needs {EXPECTED_DRIVER}, but it cannot be imported"
             )
         self._engine = _engine_of(address)
         self._writer = threading.local()

@@ -117,7 +117,7 @@ def _put_version(files: Any, exported: export.Export, folder: str) -> None:
 
 _REASONS: dict[type[Exception], str] = {
     FileNotFoundError: ": no such bucket or folder; none is made: make it, or correct the address",
-    PermissionError: ": the key that the driver found may not read or write there: allow it to",
+    PermissionError: ": the user or key that writes there may not: allow it to",
 }
 
 
