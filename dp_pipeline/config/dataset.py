@@ -190,7 +190,8 @@ class DatasetSpec:
             expected, got = ", ".join(self.to_discover), ", ".join(discovered.names)
             raise DeclarationError(
                 f"The attributes of {self.name} to be discovered are {expected or 'none'}, "
-                f"but the stored discovery has {got or 'none'}: discover it again"
+                f"but the stored discovery has {got or 'none'}: draw the domain anew, "
+                "at the price of another discovery"
             )
         declared = {name: declare(self.domain[name], part) for name, part in discovered.attributes}
         domain = self.domain.with_attributes(declared)

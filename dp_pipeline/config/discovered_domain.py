@@ -171,7 +171,7 @@ def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
     bounds = discovered.bounds
     interval = attribute.coordinate if bounds is None else Coordinate(*bounds)
     if interval is None or not is_interval(interval.lower, interval.upper):
-        raise _refusal(attribute, "lower < upper")
+        raise _refusal(attribute, "bounds lower < upper, within ±1e15 and wide enough")
     cells = _bins(attribute, interval, undeclared, discovered)
     pieces = _pieces(attribute, interval, discovered)
     return replace(attribute, coordinate=interval, cells=cells, pieces=pieces, undeclared=None)
@@ -180,7 +180,7 @@ def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
 def _refusal(attribute: Attribute, expected: str) -> DeclarationError:
     return DeclarationError(
         f"The discovered attribute {attribute.name!r} must have {expected}, but it does not: "
-        "discover it again"
+        "draw the domain anew, at the price of another discovery"
     )
 
 

@@ -189,8 +189,8 @@ def domain_bundle(spec: DatasetSpec, home: Home, *, snapshot: Snapshot | None = 
     if bundle.facts["declaration"] != spec.digest:
         raise NotPrepared(
             f"{spec.name}: the domain was discovered for an earlier declaration: put that back, "
-            "or discover it anew, at the price of another discovery: "
-            f"{preparation_hint(spec.name)}"
+            "or discover it for this one, at the price of another discovery unless it was paid for "
+            f"before: {preparation_hint(spec.name)}"
         )
     return bundle
 

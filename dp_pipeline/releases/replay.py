@@ -297,7 +297,9 @@ _LAST = "last window"
 
 
 def _run_text(spec: DatasetSpec, facts: Mapping[str, str]) -> str:
-    """Return the request to run what has these facts, a command where there is one."""
+    """Return the request to run again what has these facts: at no cost where they name a model with
+    its ε or K, as the command may otherwise charge.
+    """
     command = f"run {spec.name}"
     if "k" in facts:
         command = f"anonymize {spec.name} --method {facts['model']} --k {facts['k']}"
@@ -307,7 +309,8 @@ def _run_text(spec: DatasetSpec, facts: Mapping[str, str]) -> str:
         command += f" --span {len(spec.time_windows.between(*ends))}" if len(ends) > 1 else ""
         if "epsilon" in facts:
             command += f" --model {facts['model']} --epsilon {facts['epsilon']}"
-    return f"run `dp-pipeline {command}`"
+    price = ", at no cost" if facts.keys() & {"epsilon", "k"} else ""
+    return f"run `dp-pipeline {command}` again{price}"
 
 
 def pointed_bundle(
@@ -321,7 +324,7 @@ def pointed_bundle(
     Raises Damaged for a bundle with other facts, and for one that is not as it was settled.
     """
     folder = PurePath(pointer["folder"])
-    again = f"{_run_text(spec, expected)} again, at no cost"
+    again = _run_text(spec, expected)
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
             f"{spec.name}: a stored file must name the folder of a release in {home.released}, "
