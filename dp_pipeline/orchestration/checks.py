@@ -51,7 +51,8 @@ _DESCRIPTIONS = {
     REBUILT: "A release by the code of today has the digest that the ledger settled. One by other "
     "code is rebuilt from its transcript of noisy answers, without rows and at no cost, and "
     "compared byte by byte: a warning where the code of today makes another bundle of the same "
-    "answers. `dp-pipeline check --replay` rebuilds all releases.",
+    "answers. `dp-pipeline check --replay` rebuilds all settled noisy releases that a file still "
+    "declares.",
     SPENT: "The charges of the release, recomputed from the scales of its noise, add up exactly to "
     "the ε of the partition and of the evaluation, or to what these cost in ρ. Of a method that is "
     "published with another ε or none, they add up to what its noisy answers compose to.",
