@@ -336,7 +336,7 @@ def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) ->
         np.where(np.isnan(values), len(labels), np.searchsorted(cuts, values, side="right"))
         for values in numbers
     ]
-    return _add_missing(labels, codes)
+    return _build_cells(labels, codes)
 
 
 def _range_text(text: Callable[[float], str], low: float, high: float) -> str:
@@ -406,11 +406,11 @@ def _code_levels(columns: Sequence[Any]) -> Cells:
         for words in rows
     ]
     if any((column == other).any() for column in codes):
-        return _add_missing([*labels, OTHER], codes)
-    return _add_missing(labels, [np.minimum(column, other) for column in codes])
+        return _build_cells([*labels, OTHER], codes)
+    return _build_cells(labels, [np.minimum(column, other) for column in codes])
 
 
-def _add_missing(labels: list[str], codes: list[IntArray]) -> Cells:
+def _build_cells(labels: list[str], codes: list[IntArray]) -> Cells:
     """Return cells with these labels, and a last one for missing values if there are any, or if
     there is no label.
 

@@ -259,7 +259,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     A new key would sample other rows of the same persons, who paid for one sample.
     """
     key = _read(_path(folder, population=population), population=population)
-    if commit_to_key(key) != commitment:
+    if key_commitment(key) != commitment:
         raise Damaged(
             f"The key of population {population} in {folder} is not the key that its account was "
             "opened with: put back a copy of the keys"
@@ -267,7 +267,7 @@ def read_key(folder: Path, *, population: str, commitment: str) -> bytes:
     return key
 
 
-def commit_to_key(key: bytes) -> str:
+def key_commitment(key: bytes) -> str:
     """Return a cryptographic commitment to a key, which identifies but does not reveal it."""
     return hashlib.sha256(b"dp_pipeline ledger key\0" + key).hexdigest()
 

@@ -86,7 +86,7 @@ class Ledger:
             opened = page.state.account(population)
             if opened is None:
                 key = head.ensure_key(self._book.store.keys, population=population)
-                facts = {**account.facts(), "key": head.commit_to_key(key)}
+                facts = {**account.facts(), "key": head.key_commitment(key)}
                 page.append(Draft(event="account", population=population, facts=facts))
             else:
                 account.require_within(opened)
@@ -304,7 +304,7 @@ class Ledger:
         """Return the ledger row that reserved a release and, if it has ended, the row that settled
         it or says that it is dead; () for an unknown key."""
         require_key(key)
-        return self._read(lambda view: view.release(key), empty=())
+        return self._read(lambda view: view.rows_of_release(key), empty=())
 
     def entries(self, population: str | None = None) -> tuple[Entry, ...]:
         """Return the ledger rows of one population, or of all, oldest first and with their

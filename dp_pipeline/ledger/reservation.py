@@ -117,7 +117,7 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
     """
     account = page.require_account(charge.population)
     _require_currency(account, charge)
-    past = page.release(charge.key)
+    past = page.rows_of_release(charge.key)
     if past and past[-1].event == "settled":
         _require_same_charge(charge, past[0])
         return "settled"
@@ -144,7 +144,7 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
 def state_of(view: View, key: str) -> str | None:
     """Return the state of the release with a key: "reserved", "interrupted", "settled" or "dead";
     None if it was never reserved."""
-    past = view.release(key)
+    past = view.rows_of_release(key)
     return past[-1].event if len(past) > 1 else view.state.unfinished(key)
 
 

@@ -74,7 +74,7 @@ class View:
             of_deltas = {name: self.state.block(population, name) for name in names}
         return balance_of(account, sums, month=self.month, blocks=of_blocks, delta_blocks=of_deltas)
 
-    def release(self, key: str) -> tuple[Entry, ...]:
+    def rows_of_release(self, key: str) -> tuple[Entry, ...]:
         """Return the row that reserved a release and the row that ended it, if there are any.
 
         Each is found by an index of its own, and the state also says whether the release has ended:

@@ -59,7 +59,7 @@ def make_dagster_home(home: Home) -> Path:
     keep_files_private()
     folder = dagster_folder(home)
     os.environ[_FOLDER_VARIABLE] = str(folder)
-    server = _storage_server()
+    server = _set_storage_server()
     file = folder / "dagster.yaml"
     try:
         close_folders(*home.folders)
@@ -81,10 +81,11 @@ def make_dagster_home(home: Home) -> Path:
     return folder
 
 
-def _storage_server() -> str | None:
-    """Return the server of the run history without its password; None if a folder holds it.
+def _set_storage_server() -> str | None:
+    """Replace the URL of the run history in its environment variable, which Dagster reads, by its
+    full form.
 
-    Replace the URL in its environment variable, which Dagster reads, by its full form. Raise
+    Return its server without its password; None if a folder holds the run history. Raise
     DeclarationError for an invalid URL, and PipelineError where dagster-postgres is not installed.
     """
     address = os.environ.get(STORAGE_VARIABLE)

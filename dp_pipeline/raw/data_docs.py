@@ -52,7 +52,7 @@ def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
         suites = _suites(spec, snapshot)
         folder = snapshot.folder / FOLDER
         with temporary_folder(folder) as scratch:
-            _write_pages(spec, suites, scratch)
+            _validate_and_write(spec, suites, scratch)
             _make_private(scratch)
             if folder.exists():
                 shutil.rmtree(folder)
@@ -82,7 +82,7 @@ def _with_dictionaries(table: pa.Table) -> pa.Table:
     return table
 
 
-def _write_pages(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
+def _validate_and_write(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
     context = library_context()
     site = {
         "class_name": "SiteBuilder",

@@ -241,7 +241,9 @@ def _log_above(terms: int, rate: float, above: int) -> float:
         return 0.0
     trials, successes = above + terms, np.arange(terms)
     log_combinations = _running_sum(np.log((trials - successes[1:] + 1) / successes[1:]))
-    return _log_sum(log_combinations + successes * _log_success(rate) - (trials - successes) * rate)
+    return _log_sum_exp(
+        log_combinations + successes * _log_success(rate) - (trials - successes) * rate
+    )
 
 
 def _log_at_most(terms: int, rate: float, most: int) -> float:
@@ -250,14 +252,14 @@ def _log_at_most(terms: int, rate: float, most: int) -> float:
         return -inf
     failures = np.arange(most + 1)
     log_combinations = _running_sum(np.log((failures[1:] + terms - 1) / failures[1:]))
-    return terms * _log_success(rate) + _log_sum(log_combinations - failures * rate)
+    return terms * _log_success(rate) + _log_sum_exp(log_combinations - failures * rate)
 
 
 def _running_sum(logs: FloatArray) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum(logs)])
 
 
-def _log_sum(logs: FloatArray) -> float:
+def _log_sum_exp(logs: FloatArray) -> float:
     most = float(logs.max())
     return most + log(float(np.exp(logs - most).sum()))
 
