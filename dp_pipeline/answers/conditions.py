@@ -272,7 +272,7 @@ def _to_one_type(values: np.ndarray, constant: Any, name: str) -> tuple[np.ndarr
         is_number = values.dtype.kind in "iuf"
         return values, float(constant) if is_number and isinstance(constant, str) else constant
     except ValueError:
-        kind, example = ("date", "2024-05-31") if is_date else ("number", "65")
+        kind, example = ("date", "'2024-05-31'") if is_date else ("number", "65")
         raise DeclarationError(
             f"The condition compares {name}, a column of {kind}s, with {str(constant)[:40]!r}: "
             f"compare it with a {kind}, such as {example}"

@@ -41,7 +41,8 @@ def evidence(context: click.Context, folder: Path, reader: Reader) -> None:
     if missing:
         raise DeclarationError(
             f"{folder} must be the export of a release with ε that is cleared for publication, "
-            f"but it has no {missing[0]}: export such a release by `dp-pipeline export`"
+            f"but it has no {missing[0]}: fetch the export again if it is one, else export such a "
+            "release by `dp-pipeline export`"
         )
     read_descriptor(folder)
     path = folder / next(iter(TITLES))

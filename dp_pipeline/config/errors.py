@@ -165,7 +165,7 @@ class BoundaryViolation(PipelineError):
 
 
 class BudgetExceeded(PipelineError):
-    """Raised when a request exceeds the remaining budget; nothing was charged or drawn.
+    """Raised when a request exceeds the remaining budget; nothing of it was charged or drawn.
 
     purpose    purpose of the charge; it begins with the name of its data set, if it has one
     spent      amount spent for ever, or in the period of ``part``

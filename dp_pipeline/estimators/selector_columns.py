@@ -386,5 +386,6 @@ def propose_cuts(numbers: Any) -> Cuts:
 
 
 def _decimals(spread: float) -> int:
-    """Return the number of decimals at which a range has 10 to 100 steps."""
+    """Return the number of decimals at which a range of this width has 10 to 100 steps: negative
+    for widths from 100 on, 0 for a width of 0 or infinity."""
     return 1 - math.floor(math.log10(spread)) if 0 < spread < math.inf else 0

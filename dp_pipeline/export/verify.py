@@ -301,6 +301,11 @@ class _Export:
             budgets.append((bundle.spends[last:], evaluation, PURE, Fraction(0)))
         for spends, total, currency, delta in budgets:
             accountant = Accountant(total, currency, delta=delta)
+            if (charged := sum(map(accountant.cost, spends), Fraction(0))) > total:
+                raise Damaged(
+                    f"the charges sum to {currency.text(charged)}, which is more than the stated "
+                    f"{currency.text(total)}"
+                )
             accountant.charge(*spends)
             accountant.require_all_spent()
         return f"{bundle.spent_text}, exactly what is stated"

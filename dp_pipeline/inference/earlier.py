@@ -137,8 +137,8 @@ def nonnegative_with_sum(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class EarlierTables:
-    """The noisy tables of an earlier release.
+class StoredTables:
+    """The noisy tables that a release stored.
 
     measured    all of them, the number of rows first
     groupings   attribute → groups of its levels in tables of several attributes
@@ -148,9 +148,9 @@ class EarlierTables:
     groupings: Mapping[str, Grouping]
 
     @classmethod
-    def of(cls, tables: Tables, domain: Domain) -> EarlierTables | None:
-        """Return the noisy tables that an earlier release stored; None if it stored none or if the
-        domain now declares other numbers of levels."""
+    def of(cls, tables: Tables, domain: Domain) -> StoredTables | None:
+        """Return the noisy tables that a release stored; None if it stored none, or if the domain
+        now declares other numbers of levels."""
         described, of_cells = noisy_table_names(tables)
         if not {described, of_cells} <= {*tables}:
             return None

@@ -105,8 +105,8 @@ class JunctionTree:
             clique = set(self.cliques[child])
             if parent not in seen:
                 raise BoundaryViolation(
-                    f"A junction tree is linked from clique 0 outwards, but clique {child} comes "
-                    f"before its parent {parent}"
+                    "The links of a junction tree must be in order from clique 0 outwards, but no "
+                    f"link before ({parent}, {child}) leads to clique {parent}"
                 )
             if not clique & attributes <= seen[parent]:
                 raise BoundaryViolation(

@@ -179,7 +179,11 @@ def newest(connection: sa.Connection) -> Tip:
 
 
 def require_row(tip: Tip, connection: sa.Connection, *, of: str) -> None:
-    """Raise Damaged unless the ledger has the row ``tip`` that a head file names."""
+    """Raise Damaged unless the ledger has the row ``tip`` that its head file names; the tip of an
+    empty ledger, ``Tip()``, passes.
+
+    of   name of the ledger, with which the message begins
+    """
     if tip.sequence == 0:
         return
     query = sa.select(entries.c.hash).where(entries.c.sequence == tip.sequence)

@@ -25,7 +25,7 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.files import write_private
-from dp_pipeline.inference.earlier import EarlierTables
+from dp_pipeline.inference.earlier import StoredTables
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.releases import replay
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
@@ -139,8 +139,8 @@ def _sum_tables(releases: Sequence[EpsilonRelease], where: str) -> list[SummedTa
     ]
 
 
-def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> EarlierTables:
-    tables = EarlierTables.of(bundle.tables, release.spec.domain)
+def _noisy_tables(release: EpsilonRelease, bundle: Bundle) -> StoredTables:
+    tables = StoredTables.of(bundle.tables, release.spec.domain)
     if tables is not None:
         return tables
     if "measured" not in bundle.tables:
@@ -186,7 +186,7 @@ def _bundle(release: EpsilonRelease) -> Bundle:
     return bundle
 
 
-def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMarginal | None:
+def sum_marginals(windows: Sequence[StoredTables], names: Names) -> NoisyMarginal | None:
     """Return the sum of the tables over ``names``, with the sum of their variances.
 
     It is marked as Gaussian whatever its noise, so that ``scale`` is that sum. None if a window has
@@ -203,7 +203,7 @@ def sum_marginals(windows: Sequence[EarlierTables], names: Names) -> NoisyMargin
     return NoisyMarginal(names, table, variance, gaussian=True)
 
 
-def _labels(names: Names, tables: EarlierTables, release: EpsilonRelease) -> tuple[str, ...]:
+def _labels(names: Names, tables: StoredTables, release: EpsilonRelease) -> tuple[str, ...]:
     """Return a name for each cell, made of its levels, or of groups of levels in large tables."""
     cells = [""]
     for name in names:

@@ -18,7 +18,7 @@ import numpy as np
 from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Domain, pair_count
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.inference.earlier import EarlierTables
+from dp_pipeline.inference.earlier import StoredTables
 from dp_pipeline.metrics.marginals import MOST_PAIRS
 from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.reporting.plausibility import DEVIATIONS, NoisyTotal
@@ -103,14 +103,14 @@ class NoisyAnswers:
         described = bundle.tables.get(noisy_table_names(bundle.tables)[0])
         names = set() if described is None else {*", ".join(described["marginal"]).split(", ")}
         known = {"", *domain.names, *(f"next {name}" for name in domain.names)}
-        earlier = EarlierTables.of(bundle.tables, domain) if names <= known else None
-        if earlier is None:
+        stored = StoredTables.of(bundle.tables, domain) if names <= known else None
+        if stored is None:
             return None
         tables = [
             replace(NoisyCounts.of(marginal), gaussian=bundle.model_currency != PURE)
-            for marginal in earlier.measured
+            for marginal in stored.measured
         ]
-        return cls._of_counts(tables, earlier.groupings, domain)
+        return cls._of_counts(tables, stored.groupings, domain)
 
     @classmethod
     def of_table(cls, table: SyntheticTable) -> NoisyAnswers:

@@ -14,8 +14,8 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.inference.earlier import (
     UNSEEN_DRIFT,
-    EarlierTables,
     EarlierTree,
+    StoredTables,
     assume_gaussian_noise,
     combine_with_earlier,
 )
@@ -134,7 +134,7 @@ def test_no_one_way_marginal_is_measured_for_next_to_nothing() -> None:
             model, counter_of(domain, rows), domain=domain, noise=SeededNoise(5), earlier=earlier
         ).released
         earlier = released.tables()
-        known = EarlierTables.of(earlier, domain)
+        known = StoredTables.of(earlier, domain)
         assert max(len(marginal.attributes) for marginal in known.measured) > 1
         alone = [table.variance**0.5 for table in known.measured if len(table.attributes) == 1]
         assert len(alone) == len(sizes)
@@ -149,7 +149,7 @@ def test_tables_that_leave_an_attribute_out_are_not_planned_from() -> None:
     first = run(OneShot(), counter_of(fewer, rows[:, :3]), domain=fewer).released
     model = OneShot(plan_from="previous")
     again = run(model, counter_of(more, rows), domain=more, earlier=first.tables()).released
-    known = EarlierTables.of(again.tables(), more)
+    known = StoredTables.of(again.tables(), more)
     assert {name for table in known.measured for name in table.attributes} == {*more.names}
 
 
@@ -192,7 +192,7 @@ def test_a_world_that_has_moved_keeps_the_new_numbers() -> None:
 def test_earlier_tables_are_read_back_as_they_were_measured() -> None:
     model, rows = MODELS_THAT_LEARN["one_shot"], list(TEN_PEOPLE) * 40
     released = run(model, rows, epsilon=Fraction(1, 2)).released
-    known = EarlierTables.of(released.tables(), TOWN)
+    known = StoredTables.of(released.tables(), TOWN)
     for marginal, before in zip(known.measured, released.measured, strict=True):
         assert marginal.attributes == before.attributes
         assert marginal.table.tolist() == before.table.tolist()
@@ -206,9 +206,9 @@ def test_tables_over_other_levels_are_not_planned_from() -> None:
     measured = {"marginal": ["sex"], "cells": [2], "deviation": [table.variance**0.5]}
     tables: Tables = {"cells": {"noisy_count": table.table}}
     tables["measured"] = {name: np.array(column) for name, column in measured.items()}
-    assert EarlierTables.of(tables, Domain((sex,))) is not None
-    assert EarlierTables.of(tables, Domain((three,))) is None
-    assert EarlierTables.of({"measured": tables["measured"]}, Domain((sex,))) is None
+    assert StoredTables.of(tables, Domain((sex,))) is not None
+    assert StoredTables.of(tables, Domain((three,))) is None
+    assert StoredTables.of({"measured": tables["measured"]}, Domain((sex,))) is None
 
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(0.0, 4.0))
@@ -265,7 +265,7 @@ def test_the_variance_of_a_roll_up_is_that_of_its_parts_together() -> None:
         for window in range(3):
             noise = SeededNoise(1000 * seed + window)
             released = run(model, TEN_PEOPLE, epsilon=Fraction(1), noise=noise).released
-            tables = EarlierTables.of(released.tables(), TOWN)
+            tables = StoredTables.of(released.tables(), TOWN)
             known.append(tables)
         for names, exact in (("colour",), [5, 2, 3]), (("smokes",), [6, 4]):
             total = sum_marginals(known, names)
@@ -279,7 +279,7 @@ def test_tables_over_different_groups_are_not_added_up() -> None:
     pair = assume_gaussian_noise(("sex", "age"), np.array([[1, 2], [3, 4]]), 2.0)
     alone = assume_gaussian_noise(("age",), np.array([5, 6, 7]), 2.0)
     known = [
-        EarlierTables((alone, pair), {"age": Grouping(groups)}) for groups in ((0, 1, 1), (0, 0, 1))
+        StoredTables((alone, pair), {"age": Grouping(groups)}) for groups in ((0, 1, 1), (0, 0, 1))
     ]
     assert sum_marginals(known, ("sex", "age")) is None
     assert sum_marginals(known[:1] * 2, ("sex", "age")) is not None

@@ -16,7 +16,7 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import choice
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.clique_join import overlap_links
-from dp_pipeline.inference.earlier import EarlierTables, PublicTable
+from dp_pipeline.inference.earlier import PublicTable, StoredTables
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.junction_tree import cell_count
 from dp_pipeline.models.base import Released, plan_from, prior, require_plan, smooth
@@ -322,7 +322,7 @@ class OneShot(TableModel):
         it is given: Δ1 = Δ2 = 1 a row, over groups of levels too; smoothing is post-processing. ∎
         """
         domain, sizes = curator.domain, self.sizes(curator.domain)
-        known = EarlierTables.of(earlier, domain)
+        known = StoredTables.of(earlier, domain)
         if (
             known is None
             or {name for table in known.measured for name in table.attributes} != set(sizes)

@@ -10,7 +10,7 @@ import numpy as np
 from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
-from dp_pipeline.inference.earlier import EarlierTables
+from dp_pipeline.inference.earlier import StoredTables
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimate_rows
 from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
@@ -97,7 +97,7 @@ class Round:
             dependence={pair: sqrt(square) for pair, (_, square) in means.items()},
         )
 
-    def measure_again(self, known: EarlierTables, *, smooths: bool) -> FittedRows:
+    def measure_again(self, known: StoredTables, *, smooths: bool) -> FittedRows:
         """Measure the tables of an earlier release again, over the same groups of levels, with the
         whole remaining budget; return the fit.
 
