@@ -76,7 +76,7 @@ def _shortest_text(value: Fraction, places: int) -> str:
 
 
 def nano_epsilon(value: Fraction) -> int:
-    """Return ε in billionths, rounded up, as the ledger charges it: ⌈ε·10⁹⌉."""
+    """Return an amount of ε or ρ in billionths, rounded up, as the ledger charges it: ⌈ε·10⁹⌉."""
     return -((-value.numerator * NANO) // value.denominator)
 
 

@@ -274,7 +274,8 @@ BINS = 20
 """Bins of a column with more than ``MOST_LEVELS`` different numbers, at most."""
 
 MOST_LEVELS = 20
-"""Most cells of a column of texts; the rarest texts of the first table are one cell."""
+"""Most cells of a column of texts, of which the rarest in the first table are one cell, or of
+numbers that are shown one by one."""
 
 OTHER, MISSING = "other", "missing"
 
@@ -313,7 +314,9 @@ def code_cells(columns: Sequence[Any]) -> Cells:
 
 def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Cells:
     """Return cells for the numbers of one column: each number if they are few, else bins of equal
-    width; and one for missing values.
+    width; and a last one for missing values if any table has some.
+
+    A number that the first table lacks is in the nearest cell.
 
     Bins of integers have an integer width: else some would hold more integers than others.
 

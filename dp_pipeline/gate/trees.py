@@ -226,7 +226,7 @@ class SplitSession:
         if not np.isin(keys, self._allowed).all():
             raise BoundaryViolation(
                 "Only the root and children of split boxes can be split, each once, but one is "
-                "another box, or was decided before"
+                "none of these, or was split or left whole before"
             )
         if not len(nodes):
             return np.zeros(0, dtype=np.bool_)

@@ -440,7 +440,8 @@ def times_in_windows(opened: Account, unit: str) -> int:
     of one person's rows earlier releases counted, whatever ``at_most`` is from now on: refused. ∎
     Sources: Dwork, Roth 2014, theorem 2.2; Bun, Steinke 2016, proposition 1.9 (group privacy).
 
-    Raises DeclarationError where the earlier unit does not cover the later one.
+    Raises DeclarationError unless both units are single rows, or both all rows of a person by the
+    same column.
     """
     if opened.unit == unit == "one row":
         return 1

@@ -123,10 +123,15 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
         return "settled"
     if past and past[-1].event == "dead":
         reason = past[-1].facts.get("reason", "")
-        end = f"it was {reason}," if reason.startswith(GIVEN_UP) else "its noisy answers were lost"
-        end = f"{reason}," if reason == FOREIGN else end
+        end = "its noisy answers were lost, or its rows were read again,"
+        if reason.startswith(GIVEN_UP):
+            end = f"it was {reason},"
+        elif reason == FOREIGN:
+            end = f"{reason},"
         remedy = "its ε is spent: pay for a new draw at the full price with `--new-draw`"
-        if charge.kind == "not-dp":
+        if charge.kind == "not-dp" and "replicate" in charge.facts:
+            remedy = "draw it anew with `--new-draw`"
+        elif charge.kind == "not-dp":
             # There is no noise to draw anew, but another snapshot gives another key.
             remedy = "it has no other draw: release a new snapshot with `--snapshot NAME`"
         raise entries.DeadRelease(f"{charge.what}: {end} and {remedy}")

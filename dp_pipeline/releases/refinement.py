@@ -70,7 +70,8 @@ def refined_release(
     if not history:
         raise DeclarationError(
             f"{what}: refine: no release at ε={epsilon_text(epsilon)} exists of these rows and "
-            "declarations: run at that ε first, or without --refine"
+            f"declarations with {key.noise} noise: run at that ε first, set the noise of the "
+            "earlier release, or run without --refine"
         )
     facts = history[0].facts
     refined = replace(

@@ -75,9 +75,14 @@ def rounded_counts(table: FloatArray, totals: IntArray, rng: np.random.Generator
 def sample_cells(
     table: FloatArray, groups: IntArray, rng: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
-    """Draw a cell for each row; return the cells and the indices of their rows, both (rows,).
+    """Give each row a cell, in random order; return the cells and the indices of their rows,
+    ordered by group, both (rows,).
 
-    table    frequencies of the cells in each group: (groups, cells)
+    The cells of a group get its rows in proportion to their frequencies, rounded without bias
+    (``rounded_counts``), so draws are not independent.
+
+    table    frequencies of the cells in each group: (groups, cells); a group of zeros has those of
+             all groups together
     groups   group of each row: (rows,)
     """
     order = shuffled_rows(len(groups), rng)

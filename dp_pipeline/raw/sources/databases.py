@@ -127,7 +127,7 @@ def _select_postgresql(connection: Connection, spec: DatasetSpec) -> SelectState
         # A text that cannot be converted would stop the query, which reveals it.
         raise refusal(
             spec,
-            f"a database of encoding {', '.join(_TOTAL_ENCODINGS)}",
+            "a database of encoding UTF8, LATIN1 or SQL_ASCII",
             f"{encoding}: export the rows to Parquet",
         )
     types: dict[str, pa.DataType] = {}
