@@ -83,12 +83,12 @@ def expected_advantage(
     """Return the expected lead in AUC of each candidate over the reference (candidates,).
 
     aucs        (candidates, folds) AUC of each candidate in each fold, folds ≥ 2
-    deficits    (candidates,) AUC by which each is usually behind
+    deficits    (candidates,) AUC by which each is usually behind the reference; 0 for that itself
     noise       variance of the mean over folds, divided by the variance of one fold's AUC
     reference   number of the candidate that the others are compared with
 
-    It is the posterior mean of a normal distribution: the prior mean is minus the deficit, the
-    measurement is the mean lead over the folds.
+    It is the posterior mean of a normal distribution, whose prior has minus the deficit as mean and
+    ``DEFICIT_DEVIATION`` as deviation; what is measured is the mean lead over the folds.
 
     >>> aucs = np.array([[0.7, 0.8], [0.78, 0.88]])
     >>> expected_advantage(aucs, np.array([0.0, 0.1]), noise=1.0).round(3).tolist()

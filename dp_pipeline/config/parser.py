@@ -376,9 +376,10 @@ def _require_consistent(spec: DatasetSpec) -> None:
 
 
 def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise FieldError if sensitive rows have no ceiling, or one below ``cost_of_everything``.
+    """Raise FieldError if sensitive rows have no ceiling, or one in ε below ``cost_of_everything``.
 
-    The ceiling of a benchmark is compared only if that has windows.
+    With ``within: window`` it is the ceiling of each window. One in ρ is compared by
+    ``models.build_model``; that of a benchmark only if the benchmark has windows.
     """
     by_window = spec.within == "window"
     limit, name = (spec.each_window, "an each_window") if by_window else (spec.ceiling, "a total")

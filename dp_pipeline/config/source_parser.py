@@ -82,7 +82,7 @@ class SampleSection(fields.Section):
 class _Sampled(fields.Section):
     """A source of which a benchmark may read a sample.
 
-    sample  Some rows, drawn by a seed, each class in proportion; on benchmarks only.
+    sample  Number of rows drawn by a seed, each class in proportion; on benchmarks only.
     """
 
     sample: SampleSection | None = None

@@ -59,8 +59,8 @@ class CubeNoise:
         return self.scale**2 * (self.many + 1) * (self.many + 2) / 3
 
     def density(self, off: FloatArray) -> FloatArray:
-        """Return the density of the noise at these values, in rows, up to a factor: the mean of 1/R
-        over all R beyond a value."""
+        """Return the density of the noise at each number of rows ``off``, up to a factor: the mean
+        of 1/R, where an R below |off| counts as 0."""
         from scipy.special import gammaincc
 
         return np.asarray(gammaincc(self.many, np.abs(off) / self.scale))

@@ -326,8 +326,9 @@ class PostgresStore:
         mark = _MARK.fullmatch(connection.execute(_MARKED).scalar_one() or "")
         if mark is None:
             raise Damaged(
-                f"The database of ledger {self} holds no ledger: correct {LEDGER_VARIABLE}, or "
-                "put back a copy"
+                f"The database of ledger {self} has a table `entries` without the comment that "
+                f"marks a ledger: correct {LEDGER_VARIABLE} if it is of another program, or put "
+                "back a copy with its comments"
             )
         return int(mark[1])
 

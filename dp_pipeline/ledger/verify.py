@@ -121,7 +121,7 @@ class _LedgerCheck:
         others = list(digests)[1:]
         more = f" and {len(others) - _MAX_ROWS} more" if len(others) > _MAX_ROWS else ""
         named = ", ".join(map(str, others[:_MAX_ROWS]))
-        also = f"; so it is with row {named}{more}" if others else ""
+        also = f"; no row after it holds: {named}{more}" if others else ""
         them, they = ("them", "they") if others else ("it", "it")
         options = " ".join(
             f"--row {number}:{digest[:LEAST_DIGITS]}" for number, digest in digests.items()
@@ -151,7 +151,8 @@ def _check_rows(connection: Connection, *, head: Tip) -> _LedgerCheck:
         try:
             verification.take(row, children)
         except Damaged as fault:
-            if row["sequence"] <= head.sequence:
+            # A missing row comes before the row at which it is missed.
+            if min(row["sequence"], verification.chain.expected_sequence) <= head.sequence:
                 # What it charged before it was changed nobody knows.
                 raise Damaged(
                     f"{fault}; the head covers it: put back a copy with the row as it was"

@@ -12,6 +12,7 @@ from fractions import Fraction
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.ledger import Entry, Ledger
+from dp_pipeline.releases.home import NOISE_VARIABLE
 from dp_pipeline.releases.release import ROWS
 from dp_pipeline.results.bundle import REFINED_FROM, REFINES, ReleaseKey
 
@@ -70,8 +71,8 @@ def refined_release(
     if not history:
         raise DeclarationError(
             f"{what}: refine: no release at ε={epsilon_text(epsilon)} exists of these rows and "
-            f"declarations with {key.noise} noise: run at that ε first, set the noise of the "
-            "earlier release, or run without --refine"
+            f"declarations with {key.noise} noise: run at that ε first, set {NOISE_VARIABLE} to "
+            "the noise of the earlier release, or run without --refine"
         )
     facts = history[0].facts
     refined = replace(

@@ -284,7 +284,8 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def denied_claims(self) -> list[str]:
-        """The guarantees that the released classes do not give, as texts; [] for other releases."""
+        """The claims about the size of classes that a private release of classes does not promise,
+        as sentences; [] for other releases."""
         if "claims" not in self.bundle.tables:
             return []
         claims = self.bundle.tables["claims"]

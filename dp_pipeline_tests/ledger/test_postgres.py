@@ -65,13 +65,13 @@ def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, behi
         busy.verify()
     behind("DROP TABLE entries, state CASCADE")
     queries = (busy.populations, place().populations, lambda: place().open_account(account()))
-    words = r"database of ledger .* has no tables|holds no ledger"
+    words = r"database of ledger .* has no tables|marks a ledger"
     require_refused(Damaged, words, *queries)
 
 
 def test_another_database_is_not_a_ledger(place: Place, behind: Behind):
     behind("CREATE TABLE entries (sequence INTEGER)")
-    with pytest.raises(Damaged, match="holds no ledger"):
+    with pytest.raises(Damaged, match="without the comment that marks a ledger"):
         place().populations()
 
 

@@ -15,6 +15,7 @@ from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.ledger.head import Draft, Head, Tip, digest
 from dp_pipeline.ledger.journal import rows, stored_digest, write
 from dp_pipeline.ledger.state import State, StateKey, StateValue
+from dp_pipeline.ledger.verify import verify_rows
 from dp_pipeline.ledger.view import write_state
 from dp_pipeline_tests.ledger.places import EVERYWHERE, Behind, Place
 from dp_pipeline_tests.ledger.population import WHY, account, charge, raw, release, require_refused
@@ -178,6 +179,16 @@ def test_no_charge_that_the_head_covers_is_taken_back(busy: Ledger, unguarded: B
     unguarded(f"DELETE FROM entries WHERE sequence >= {last}")
     with pytest.raises(Damaged, match="rows were lost, or an older copy was put back, so put back"):
         busy.restore({}, **WHY)
+
+
+@pytest.mark.usefixtures("on_file")
+def test_a_missing_row_that_the_head_covers_is_no_stray(busy: Ledger, unguarded: Behind):
+    release(busy, charge("b"), "0.1")
+    unguarded("DELETE FROM entries WHERE sequence = 4")
+    with busy._book.auditing() as (connection, _):
+        for newest, words in ((4, "4 is missing.*the head covers it: put back"), (3, "--row 5:")):
+            with pytest.raises(Damaged, match=words):
+                verify_rows(connection, head=Tip(newest, ""))
 
 
 def test_several_strange_rows_are_named_together(busy: Ledger, unguarded: Behind):

@@ -203,7 +203,11 @@ def test_an_open_quotation_mark_is_refused_with_its_line(tmp_path, rows, column)
         ("csv", "none", "a file that can be read, got No such file"),
         ("parquet", "none", "a file that can be read, got No such file"),
         ("csv", ".", "a file that can be read, got Is a directory"),
-        ("parquet", ".", r"one or more files \*\.parquet in the folder, got no such file"),
+        (
+            "parquet",
+            ".",
+            r"one or more files \*\.parquet in the folder, got none .those that begin with _",
+        ),
     ],
 )
 def test_a_path_that_is_absent_or_an_empty_folder_is_refused(tmp_path, kind, name, reason):
