@@ -52,9 +52,12 @@ class LevelLine:
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
-    """All cuts of some boxes by cumulative bits, each with the numbers of rows on both sides.
+    """All cuts of some boxes in two, one for each cumulative bit (``method.cumulative_bits``), with
+    the number of rows of each label on both sides.
 
-    boxes   the boxes, as groups of the line's rows
+    line        the distinct rows, and the levels of all columns in a sequence
+    boxes       groups of these distinct rows
+    guarantee   what both sides of an allowed cut keep
     """
 
     line: LevelLine

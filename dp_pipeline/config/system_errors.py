@@ -177,7 +177,8 @@ def _database_line(error: sqlite3.Error) -> str:
 
 
 def _code(error: object) -> str:
-    """Return the code of an SQLite error, such as SQLITE_FULL; empty for any other error."""
+    """Return the first two parts of the name of an SQLite error, such as SQLITE_IOERR of
+    SQLITE_IOERR_WRITE; empty for any other error."""
     return "_".join(str(getattr(error, "sqlite_errorname", "")).split("_")[:2])
 
 
