@@ -78,8 +78,20 @@ def test_help_lists_every_command_with_a_sentence():
     # The one cold start: the interpreter, the entry point and no warm server.
     help_command = [sys.executable, "-m", "dp_pipeline.cli", "--help"]
     result = subprocess.run(help_command, capture_output=True, text=True, check=True)
-    for command in ("run", "anonymize", "demo", "plan", "budget", "data"):
-        assert re.search(rf"^  {command} +[A-Z].+\.", result.stdout, re.MULTILINE), command
+    require_whole_sentences(result.stdout)
+
+
+@pytest.mark.parametrize("group", ["data", "budget"])
+def test_help_of_a_group_lists_its_commands_in_sentences(group: str, project: Project):
+    require_whole_sentences(project.cli_here(group, "--help").out)
+
+
+def require_whole_sentences(help_text: str) -> None:
+    """Require a sentence for every listed command, none of which is cut."""
+    commands = help_text.partition("Commands:\n")[2].splitlines()
+    assert len(commands) > 3
+    for line in commands:
+        assert re.search(r"^  [a-z-]+ +[A-Z].+[^.]\.$", line), line
 
 
 @pytest.mark.parametrize("command", [["run"], ["plan"], ["data", "check"], ["frobnicate"], []])

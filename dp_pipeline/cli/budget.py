@@ -136,7 +136,7 @@ def raise_(
 @DATASET
 @click.option("--reason", required=True, help="The reason; recorded in the ledger, and exported.")
 def add_windows(dataset: str, reason: str) -> None:
-    """Partition the rows of an account without windows as DATASET declares, once.
+    """Give an account windows, as DATASET declares them, once.
 
     What was spent before counts against every window, twice where persons have several rows. A row
     of the ledger records it.

@@ -133,7 +133,7 @@ DEMO_ANONYMOUS = {"wdbc": "5"}
 @QUIET
 @CUSTODIAN
 def run(dataset: str, reader: Reader, quiet: bool, custodian: bool, **options: Any) -> None:
-    """Release a data set: read its rows, run its models, evaluate them and write a report."""
+    """Release a data set by its models, evaluate and report them."""
     from dp_pipeline.releases.run_options import parse_request
 
     (result,) = _execute_all([parse_request(dataset, **options)], quiet=quiet)
