@@ -23,6 +23,9 @@ from dp_pipeline.threads import one_thread
 MOST_FAMILY_CELLS = 1024
 """Most cells of the table of an attribute and its parents: a limit of time."""
 
+MOST_ROWS = 1 << 18
+"""Most rows that are drawn together: a limit of memory."""
+
 LEAST_ROWS = 1e-3
 """Numerical: rows that a family's cell without any is taken to have, so that pairs can fill it."""
 
@@ -59,15 +62,21 @@ class PairedRows:
         ``sizes``.
 
         They are drawn on one thread, so that every computer draws the same bytes."""
-        drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
-        for family in self._network if rows else ():
-            drawn = drawn.with_next(family.child, self._rows_of_levels(family, drawn, rng))
         codes = np.zeros((len(self.sizes), rows), dtype=code_type(self.sizes.values()))
+        for start in range(0, rows, MOST_ROWS):
+            self._fill(codes[:, start : start + MOST_ROWS], rng)
+        return codes.T
+
+    def _fill(self, codes: IntArray, rng: np.random.Generator) -> None:
+        """Draw the rows of ``codes`` (attributes, rows), at least one, in place."""
+        rows = codes.shape[1]
+        drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
+        for family in self._network:
+            drawn = drawn.with_next(family.child, self._rows_of_levels(family, drawn, rng))
         order = shuffled_rows(rows, rng)
         places = {name: index for index, name in enumerate(self.sizes)}
         for name, column in zip(drawn.names, drawn.codes.T, strict=True):
             codes[places[name]] = np.repeat(column, drawn.rows)[order]
-        return codes.T
 
     @cached_property
     def _network(self) -> tuple[Conditional, ...]:

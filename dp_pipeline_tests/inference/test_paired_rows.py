@@ -7,6 +7,7 @@ import pytest
 
 from dp_pipeline.config.constraints import AllowedCells
 from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.inference import paired_rows
 from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import sample_network
 from dp_pipeline.inference.consistency import TableEstimate
@@ -53,6 +54,14 @@ def test_every_pair_fits_where_attributes_exclude_each_other():
     paired, rng = PairedRows(tables_of(codes, sizes), sizes), np.random.default_rng(1)
     assert off(codes, paired.draw_codes(ROWS, rng), sizes) < 0.002
     assert off(codes, sample_network(paired._network, ROWS, rng, sizes), sizes) > 0.01
+
+
+def test_every_pair_fits_where_rows_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch):
+    codes, sizes = excluding()
+    monkeypatch.setattr(paired_rows, "MOST_ROWS", ROWS // 3)
+    drawn = PairedRows(tables_of(codes, sizes), sizes).draw_codes(ROWS, np.random.default_rng(1))
+    assert off(codes, drawn, sizes) < 0.004
+    assert counted(drawn, sizes, ("x0",)).sum() == ROWS
 
 
 def test_attributes_of_several_levels_fit_too():

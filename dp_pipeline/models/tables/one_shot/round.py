@@ -36,6 +36,10 @@ FEWEST_ROWS = 50.0
 """Rows that are planned with at least, where noise leaves fewer: a guard, as no plan is made for
 fewer."""
 
+MOST_ROW_LEVELS = 1 << 25
+"""Most rows, times all levels, that are drawn attribute by attribute after growth: a limit of time,
+about a quarter of a minute."""
+
 SMALLEST_REFINEMENT = 1e-4
 """Least part of the remaining amount for which a one-way marginal is refined: a limit of time, as
 large noise takes long to sample."""
@@ -84,7 +88,8 @@ class Round:
         means = queries.measure(plan, chances)
         scores = {pair: mean for pair, (mean, _) in means.items()}
         # Parts are drawn unit by unit, along a junction tree.
-        needs_tree = self.curator.domain.parts is not None
+        is_large = planning.rows * sum(planning.sizes.values()) > MOST_ROW_LEVELS
+        needs_tree = is_large or self.curator.domain.parts is not None
         tables = replace(self.build_search(stage, scores), needs_tree=needs_tree).run()
         measured, marginals = self.measure_tables(stage, scores, tables)
         return FittedRows(
