@@ -6,6 +6,7 @@ is terminated by hand. Then the partitions that are not green are launched once 
 paid before is gone on with, or replayed.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,11 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline_tests.stack.dagster_client import Run
 from dp_pipeline_tests.stack.dagster_stack import ENDED, DagsterStack
 from dp_pipeline_tests.stack.processes import wait_for
+
+LOST_SECONDS = 10.0
+"""A run is canceled after so long without a process. Its code server looks for killed runs every
+half second; a cancellation before it has seen one waits for ever for the killed process, and every
+start of a run waits with it (``multiprocessing.Event.set``)."""
 
 LAUNCHES = 4
 """Attempts after which a steward would call for help."""
@@ -26,6 +32,7 @@ class Steward:
     backfills    every one that was launched for them, in order
     launches     how many backfills were launched, of all partitions that were ever begun
     lost         runs that were canceled by hand: their process was gone, and nothing said so
+    lost_since   run without a process → when that was seen first
     """
 
     stack: DagsterStack
@@ -34,6 +41,7 @@ class Steward:
     backfills: list[str] = field(default_factory=list)
     launches: int = 0
     lost: list[str] = field(default_factory=list)
+    lost_since: dict[str, float] = field(default_factory=dict)
 
     def begin(self, partitions: Sequence[str]) -> None:
         self.partitions, self.backfills = partitions, []
@@ -67,10 +75,13 @@ class Steward:
         wait_for(self._is_quiet, what="the end of every run", seconds=900)
 
     def cancel_lost(self) -> None:
-        """Free the places of runs that are said to go on, and have no process."""
-        for run in self._without_process():
-            self.stack.client.cancel(run.id)
-            self.lost.append(run.id)
+        """Free the places of runs that are said to go on, and have had no process for a while."""
+        now, lost = time.monotonic(), [run.id for run in self._without_process()]
+        self.lost_since = {run: self.lost_since.get(run, now) for run in lost}
+        for run, since in self.lost_since.items():
+            if now - since >= LOST_SECONDS:
+                self.stack.client.cancel(run)
+                self.lost.append(run)
 
     def _is_quiet(self) -> bool:
         self.cancel_lost()
