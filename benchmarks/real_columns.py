@@ -150,7 +150,7 @@ def made(texts: Texts, rows: pa.Table, epsilon: Fraction, seed: int) -> Made:
             discover(spec, counter, paid, Transcript(), SeededNoise(1000 + seed))
         )
         epsilon -= paid.epsilon
-    stages = [normalize(spec, one, b"key") for one in (ours, theirs)]
+    stages = [normalize(spec, rows, b"key") for rows in (ours, theirs)]
     real, asked = (
         {name: column.to_numpy() for name, column in zip(t.column_names, t.columns, strict=True)}
         for t in (discretize(spec, stage) for stage in stages)

@@ -251,7 +251,7 @@ def _minimise(
         slope = (rows * chance) @ features - targets + doubt * theta
         if np.abs(slope).max() <= SETTLED * rows.sum():
             break
-        # A product with its own transpose takes half the time.
+        # A product with its own transpose, which is symmetric, is the faster one.
         weighted = features * np.sqrt(rows * chance * (1 - chance))[:, None]
         curvature = weighted.T @ weighted + np.diag(doubt)
         step = np.asarray(np.linalg.solve(curvature, slope))

@@ -33,8 +33,9 @@ TRIAL_STEPS = 3
 """Gradient steps on the shares with a candidate, from the shares without it: a limit of time."""
 
 COVERING_GAIN = 0.8
-"""Tuned: part of the expected error with a tree below which a covering design is better in fact: a
-tree says more of pairs that it lacks than paths do, and rows of a design have some noise more."""
+"""Tuned: part of the tree's expected error that a covering design has to be below. A tree says more
+of the pairs that it lacks than paths do: mushroom at ε = 5 was 1.3 times as wrong with a design of
+.91 times the expected error."""
 
 GAIN_DIGITS = 9
 """Numerical: decimals of gains and errors, relative to an error, so that those which differ by

@@ -70,8 +70,10 @@ def test_the_noise_of_a_sum_of_boxes_is_as_stated(name: str) -> None:
     for seed in range(60):
         counts = windows(MODELS_OF_BOXES[name], seed)
         total = summed_boxes(counts)
-        assert len(total.first) <= min(len(one.first) for one in counts)
-        assert total.variances.sum() == pytest.approx(sum(one.variances.sum() for one in counts))
+        assert len(total.first) <= min(len(window.first) for window in counts)
+        assert total.variances.sum() == pytest.approx(
+            sum(window.variances.sum() for window in counts)
+        )
         noise = total.counts - 3 * rows_in(total)
         errors.append(float(np.mean(noise**2 / total.variances)))
         totals.append(float(noise.sum() / total.variances.sum() ** 0.5))
@@ -97,10 +99,10 @@ def test_boxes_that_one_window_cut_further_are_summed_first() -> None:
 
 
 def test_the_same_boxes_are_kept_as_they_are() -> None:
-    one = boxes([2, 2, 1], [0, 1, 1], [5, -1, 7], 2.0)
-    total = summed_boxes([one, one, one])
-    assert np.array_equal(total.lower, one.lower)
-    assert np.array_equal(total.upper, one.upper)
+    window = boxes([2, 2, 1], [0, 1, 1], [5, -1, 7], 2.0)
+    total = summed_boxes([window] * 3)
+    assert np.array_equal(total.lower, window.lower)
+    assert np.array_equal(total.upper, window.upper)
     assert total.counts.tolist() == [15, -3, 21]
     assert total.variances.tolist() == [6, 6, 6]
 
@@ -110,9 +112,9 @@ def test_boxes_that_overlap_are_not_added_up() -> None:
         run(EugKMeans(k=2, columns=PLACES, nominal_rows=rows), PEOPLE, epsilon=EPSILON)
         for rows in (120, 20)
     ]
-    sizes = [len(counted(one).first) for one in grids]
+    sizes = [len(counted(grid).first) for grid in grids]
     assert sizes[0] > sizes[1] > 1
-    assert summed_boxes([counted(one) for one in grids]) is None
+    assert summed_boxes([counted(grid) for grid in grids]) is None
 
 
 def test_a_tree_grown_from_its_counts_has_no_count_of_boxes() -> None:
@@ -123,12 +125,12 @@ def test_a_tree_grown_from_its_counts_has_no_count_of_boxes() -> None:
 def test_boxes_of_a_quadtree_are_those_of_a_halving_tree() -> None:
     """One box of each window, which grew as its noise had it, begins where a common one does."""
     counts = windows(MODELS_OF_BOXES["dpqt_kmeans"], seed=1)
-    assert len({len(one.first) for one in counts}) > 1
+    assert len({len(window.first) for window in counts}) > 1
     total = summed_boxes(counts)
     areas = np.prod(total.upper - total.lower, axis=1)
     assert areas.sum() == pytest.approx(8 * 2)
-    for one in counts:
-        inside = (one.lower[:, None] >= total.lower) & (one.upper[:, None] <= total.upper)
+    for window in counts:
+        inside = (window.lower[:, None] >= total.lower) & (window.upper[:, None] <= total.upper)
         assert (inside.all(axis=2).sum(axis=1) == 1).all()
 
 

@@ -97,19 +97,19 @@ def test_axe_finds_nothing_in_data_docs_but_tabs(browser: Browser, script: str, 
     folder = write_data_docs(spec, ingested(tmp_path, {"age": ["5", "200"]}))
     pages = [page for page in folder.rglob("*.html") if page != folder / INDEX]
     assert len(pages) == 4, "two suites, and what came of each"
-    assert [one for page in pages for one in violations_on(browser, script, page)] == []
+    assert [fault for page in pages for fault in violations_on(browser, script, page)] == []
     in_index = violations_on(browser, script, folder / INDEX)
     assert {violation.split(": ")[1].split()[0] for violation in in_index} == {
         "aria-required-children", "aria-required-parent", "listitem",
     }  # fmt: skip
 
 
-def test_what_axe_finds_is_told(browser: Browser, script: str, tmp_path: Path):
+def test_violations_that_axe_finds_are_listed(browser: Browser, script: str, tmp_path: Path):
     page = tmp_path / "bad.html"
     page.write_text("<!doctype html><title>t</title><img src='data:,'><p style='width:2000px'>x")
-    found = violations_on(browser, script, page)
-    assert any("image-alt" in one for one in found)
-    assert any("wider than the window" in one for one in found)
+    violations = violations_on(browser, script, page)
+    assert any("image-alt" in fault for fault in violations)
+    assert any("wider than the window" in fault for fault in violations)
 
 
 def test_paper_shows_every_charge_and_its_scale_in_dark_ink(browser: Browser, tmp_path: Path):
