@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import PersonKeys, _Persons, _row_digests, keep_at_most
-from dp_pipeline_tests.raw.test_siphash import by_hand
+from dp_pipeline.raw.siphash import LONGEST, of_texts, of_words
 
 KEY = b"k" * 32
 Row = tuple[str, float | None, str]
@@ -339,3 +339,96 @@ def test_every_copy_knows_how_many_came_before_it(shape):
     is_copy = np.array([index > 0 for count in shape for index in range(count)])
     expected = [index for count in shape for index in range(1, count)]
     assert contributions._copies_before(is_copy).tolist() == expected
+
+
+SIP_KEY = bytes(range(16))
+
+# SipHash-2-4 under the key 00 01 … 0f of the messages "", 00, 00 01, … of 0 to 15 bytes, as the
+# authors' reference implementation has them, and of the one of 63 bytes.
+VECTORS = [
+    *(0x726FDB47DD0E0E31, 0x74F839C593DC67FD, 0x0D6C8009D9A94F5A, 0x85676696D7FB7E2D),
+    *(0xCF2794E0277187B7, 0x18765564CD99A68D, 0xCBC9466E58FEE3CE, 0xAB0200F58B01D137),
+    *(0x93F5F5799A932462, 0x9E0082DF0BA9E4B0, 0x7A5DBBC594DDB9F3, 0xF4B32F46226BADA7),
+    *(0x751E8FBC860EE5FB, 0x14EA5627C0843D90, 0xF723CA908E7AF2EE, 0xA129CA6149BE45E5),
+    0x958A324CEB064572,
+]
+
+
+def texts_of(messages: list[bytes]) -> pa.Array:
+    """Whatever bytes: a hash does not ask whether they are UTF-8."""
+    return pa.array(messages, pa.large_binary()).view(pa.large_string())
+
+
+def by_hand(message: bytes, key: bytes) -> int:
+    """SipHash-2-4 as the paper has it, one message in Python's numbers."""
+    mask = (1 << 64) - 1
+
+    def turned(word: int, bits: int) -> int:
+        return (word << bits | word >> (64 - bits)) & mask
+
+    k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:], "little")
+    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D]
+    v += [k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            for a, b, left in ((0, 1, 13), (2, 3, 16), (0, 3, 21), (2, 1, 17)):
+                v[a] = (v[a] + v[b]) & mask
+                v[b] = turned(v[b], left) ^ v[a]
+                if (a, b) in ((0, 1), (2, 1)):
+                    v[a] = turned(v[a], 32)
+
+    last = len(message) // 8 * 8
+    padded = message[last:].ljust(7, b"\0") + bytes([len(message) % 256])
+    for index in range(0, last + 8, 8):
+        word = int.from_bytes((message[:last] + padded)[index : index + 8], "little")
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xFF
+    rounds(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def test_texts_have_the_published_hashes_of_all_lengths():
+    messages = [bytes(range(length)) for length in range(64)]
+    expected = [by_hand(message, SIP_KEY) for message in messages]
+    assert [*expected[:16], expected[63]] == VECTORS
+    assert of_texts(texts_of(messages), SIP_KEY).tolist() == expected
+    assert of_texts(texts_of([]), SIP_KEY).tolist() == []
+    other = of_texts(texts_of(messages), bytes([1, *SIP_KEY[1:]]))
+    assert not set(other.tolist()) & set(expected), "a bit of the key changes every hash"
+
+
+@pytest.mark.parametrize("width", [*range(1, 8), 40])
+@settings(max_examples=10)
+@given(seed=st.integers(0, 99), key=st.binary(min_size=16, max_size=16))
+def test_the_hash_of_words_depends_on_no_other_row(width, seed, key):
+    """Forty words are more bytes than the byte of their number holds."""
+    rows = np.random.default_rng(seed).integers(0, 2**64, (3, width), dtype=np.uint64)
+    expected = [by_hand(row.astype("<u8").tobytes(), key) for row in rows]
+    assert of_words(list(rows.T), key).tolist() == expected
+
+
+@given(
+    messages=st.lists(st.binary(max_size=40), max_size=9),
+    key=st.binary(min_size=16, max_size=16),
+    cut=st.integers(0, 9),
+)
+def test_the_hash_of_a_text_depends_on_no_other_text(messages, key, cut):
+    texts = texts_of(messages)
+    expected = [by_hand(message, key) for message in messages]
+    assert of_texts(texts, key).tolist() == expected
+    assert of_texts(texts.slice(cut), key).tolist() == expected[cut:], "a part of an array"
+
+
+def test_a_long_text_is_hashed_by_hmac_and_one_more_byte_decides():
+    longest = b"a" * LONGEST
+    actual = of_texts(texts_of([longest, longest + b"a"]), SIP_KEY).tolist()
+    long = hmac.digest(SIP_KEY, longest + b"a", "sha256")[:8]
+    assert actual == [by_hand(longest, SIP_KEY), int.from_bytes(long, "little")]
+
+
+def test_a_key_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="A key of SipHash must have"):
+        of_words([np.zeros(1, dtype=np.uint64)], bytes(24))

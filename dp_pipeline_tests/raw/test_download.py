@@ -24,8 +24,7 @@ from dp_pipeline.raw.ingest import DOWNLOADS, ingest
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.file_server import file_server
-from dp_pipeline_tests.raw.source_specs import spec_of
-from dp_pipeline_tests.raw.written import KEY
+from dp_pipeline_tests.raw.written import KEY, spec_of
 
 ROWS = b"x,y\n1,2\n3,4\n"
 SHA256 = hashlib.sha256(ROWS).hexdigest()

@@ -33,9 +33,8 @@ from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import csv_files, source_tables
 from dp_pipeline.raw.stages import LEFT_OUT, in_batches, read_stage, stage_batches, store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.test_contributions import keep
-from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
+from dp_pipeline_tests.raw.written import KEY, ingested, spec_of, written_spec
 
 KEYS = PersonKeys.of(["x", "who"], "who", KEY)
 PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"

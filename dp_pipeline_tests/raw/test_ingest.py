@@ -16,7 +16,7 @@ from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.written import spec_of
 
 KEY = b"k" * 32
 MONDAY, TUESDAY = date(2026, 1, 5), date(2026, 1, 6)

@@ -1,6 +1,11 @@
 """A folder of Parquet files is one table, whatever each of them stores its columns as."""
 
+import gzip
+import pickle
+import sqlite3
 from collections import Counter
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.config.errors import SourceError
-from dp_pipeline.config.source import Source
+from dp_pipeline.config.dataset import DatasetSpec, Purpose
+from dp_pipeline.config.errors import Damaged, DeclarationError, SourceError
+from dp_pipeline.config.source import WHITESPACE, Source
+from dp_pipeline.raw.counters import open_counter
+from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
+from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.proposals import read_schema
-from dp_pipeline.raw.sources import read_source, reading
+from dp_pipeline.raw.snapshot import Snapshot
+from dp_pipeline.raw.sources import csv_files, parquet, read_source, reading
+from dp_pipeline.raw.sources.parquet import parquet_batches, parquet_parts, parquet_tables
+from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.values import numbers
-from dp_pipeline_tests.raw.source_specs import spec_of
 from dp_pipeline_tests.raw.test_contributions import keep
+from dp_pipeline_tests.raw.written import spec_of, written_spec
 
 
 def write(folder: Path, name: str, **columns: Any) -> None:
@@ -189,3 +201,241 @@ def test_file_that_changes_while_read_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "plain_types", rewritten)
     with pytest.raises(SourceError, match=r"b\.parquet: expected an unchanged file while it is"):
         read(tmp_path, "x")
+
+
+ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
+
+
+@pytest.fixture
+def lake(tmp_path):
+    folder = tmp_path / "lake" / "day=1"
+    folder.mkdir(parents=True)
+    for index, rows in enumerate([5, 3]):
+        table = pa.table({"x": range(rows), "sex": ["f", "m", "m", "f", "?"][:rows]})
+        pq.write_table(table, folder / f"{index}.parquet")
+    return folder.parent
+
+
+def declared(tmp_path: Path, how: str) -> DatasetSpec:
+    source = f"{{kind: parquet, path: lake, snapshot: {how}}}"
+    return written_spec(tmp_path, ATTRIBUTES, purpose="release", source=source)
+
+
+def taken(spec: DatasetSpec, folder: Path, name: str | None = None) -> Snapshot:
+    day = date(2026, 1, 1)
+    snapshot = ingest(spec, folder, key=b"k" * 32, snapshot_id=name, today=day)
+    validate(spec, snapshot)
+    prepare(spec, snapshot)
+    return snapshot
+
+
+@pytest.mark.usefixtures("lake")
+def test_nothing_is_copied_and_the_same_rows_are_prepared(tmp_path):
+    copied = taken(declared(tmp_path, "copy"), tmp_path / "copies")
+    spec = declared(tmp_path, "in_place")
+    there = taken(spec, tmp_path / "raw")
+    assert copied.table_path("ingested").exists()
+    assert not there.table_path("ingested").exists()
+    assert sorted(there.manifest[IN_PLACE]) == ["day=1/0.parquet", "day=1/1.parquet"]
+    for stage in ("normalized", "discretized"):
+        assert there.table_path(stage).read_bytes() == copied.table_path(stage).read_bytes()
+    assert spec.digest == declared(tmp_path, "copy").digest
+
+
+@pytest.mark.chain
+def test_files_that_come_later_are_of_the_next_snapshot(tmp_path, lake):
+    spec = declared(tmp_path, "in_place")
+    first = taken(spec, tmp_path / "raw")
+    pq.write_table(pa.table({"x": [1], "sex": ["f"]}), lake / "later.parquet")
+    again, second = (taken(spec, tmp_path / "raw", name) for name in (None, "next"))
+    assert again.id == first.id
+    tables = [pa.concat_tables(ingested_tables(spec, each)) for each in (again, second)]
+    assert [table.num_rows for table in tables] == [8, 9]
+
+
+@pytest.mark.chain
+@pytest.mark.parametrize("how", ["written", "gone"])
+def test_changed_file_is_damaged(tmp_path, lake, how):
+    spec = declared(tmp_path, "in_place")
+    snapshot = taken(spec, tmp_path / "raw")
+    path = lake / "day=1" / "1.parquet"
+    path.unlink()
+    if how == "written":
+        pq.write_table(pa.table({"x": [1, 1, 1], "sex": ["f", "f", "f"]}), path)
+    faults = {"written": "its files were changed in their place", "gone": "is not there any more"}
+    for look in (validate, prepare):
+        with pytest.raises(Damaged, match=f"{faults[how]}: restore them, or"):
+            look(spec, snapshot)
+    with pytest.raises(Damaged):
+        taken(spec, tmp_path / "raw")
+
+
+def test_prepared_rows_are_counted_whatever_becomes_of_the_files(tmp_path, lake):
+    spec = declared(tmp_path, "in_place")
+    snapshot = taken(spec, tmp_path / "raw")
+    (lake / "day=1" / "1.parquet").unlink()
+    (rows,) = open_counter(spec, snapshot).count([()])
+    assert rows.open_at_the_gate() == 7
+
+
+@pytest.mark.parametrize("most", [1, 4, 6, 100])
+def test_small_files_are_batched_in_order(tmp_path, lake, monkeypatch, most):
+    # Row groups of 2, 2, 1, none, 2 and 3 rows, in files of their own but for the first three.
+    pq.write_table(
+        pa.table({"x": range(5), "sex": ["f"] * 5}), lake / "a.parquet", row_group_size=2
+    )
+    pq.write_table(pa.table({"x": [1], "sex": ["f"]})[:0], lake / "b.parquet")
+    pq.write_table(pa.table({"x": [9, 9], "sex": ["m", "m"]}), lake / "c.parquet")
+    (lake / "day=1" / "0.parquet").unlink()
+    spec = declared(tmp_path, "in_place")
+    monkeypatch.setattr(parquet, "ROWS_A_BATCH", most)
+    files = parquet_parts(lake)
+    actual = [pickle.loads(pickle.dumps(read))() for read in parquet_batches(spec, files)]
+    whole = pa.concat_tables(parquet_tables(spec, files))
+    assert pa.concat_tables(actual).to_pylist() == whole.to_pylist()
+    expected = {1: [2, 2, 1, 2, 3], 4: [4, 3, 3], 6: [5, 5], 100: [10]}[most]
+    assert [batch.num_rows for batch in actual] == expected
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_sample_is_a_copy(tmp_path):
+    more = "{kind: parquet, path: lake, snapshot: in_place, sample: {rows: 2, by: sex, seed: 1}}"
+    with pytest.raises(DeclarationError, match=r"source\.snapshot: expected copy"):
+        written_spec(tmp_path, ATTRIBUTES, source=more)
+
+
+LINE, PART = 40, 64
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Lines of 40 bytes and parts of 64; gives the sizes of what was in memory together."""
+    sizes: list[int] = []
+    short_lines = csv_files._short_lines
+
+    def watched(lines, *, line_is_row):
+        sizes.append(len(lines))
+        return short_lines(lines, line_is_row=line_is_row)
+
+    monkeypatch.setattr(csv_files, "MAX_LINE_BYTES", LINE)
+    monkeypatch.setattr(csv_files, "BYTES_A_PART", PART)
+    monkeypatch.setattr(csv_files, "_short_lines", watched)
+    return sizes
+
+
+def packed(folder: Path, content: bytes, purpose: Purpose, **options: str) -> DatasetSpec:
+    path = folder / "rides.csv.gz"
+    path.write_bytes(gzip.compress(content))
+    return spec_of(Source("csv", str(path), **options), "x", "y", purpose=purpose)
+
+
+def refusal(spec: DatasetSpec) -> str:
+    with pytest.raises(SourceError) as refused:
+        read_source(spec)
+    assert "\n" not in str(refused.value)
+    return str(refused.value).partition(": expected ")[2]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize(
+    ("long", "delimiter"),
+    [
+        (b"1" * 10_000 + b",2", ","),
+        (b"1" * 39 + b",2", ","),
+        (b'"' + b"a" * 500, ","),
+        (b"\xef\xbb\xbf" * 200 + b"1,2", ","),
+        (b"1" + b" " * 500 + b"2", WHITESPACE),
+    ],
+    ids=["endless", "just too long", "quoted", "marks", "spaces"],
+)
+def test_a_long_sensitive_line_is_dropped_wherever_it_stands(tmp_path, small, long, delimiter, end):
+    """Were it dropped in one place and read in another, one row would decide about the next."""
+    between = b"," if delimiter == "," else b" "
+    for before in range(0, 2 * PART, 3):
+        lines = [b"x,y".replace(b",", between), b"#" * 30 + between + b"0"]
+        lines += [b"5".zfill(1 + before % 9) + between + b"6"] * (before // 9)
+        content = end.join([*lines, long, b"7" + between + b"8", b""])
+        spec = packed(tmp_path, content, "release", delimiter=delimiter)
+        rows = read_source(spec).to_pylist()
+        assert rows[-1] == {"x": "7", "y": "8"}
+        assert len(rows) == len(lines)
+    assert max(small) <= LINE + 2 + PART
+
+
+def test_a_long_line_of_public_rows_is_refused(tmp_path, small):
+    content = b"x,y\n1,2\n" + b"3" * 100_000 + b",4\n"
+    assert "lines of at most" in refusal(packed(tmp_path, content, "benchmark"))
+    assert sum(small) <= PART
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_a_long_line_of_names_is_refused(tmp_path, purpose):
+    content = b"x,y," + "é".encode() * (LINE // 2) + b"\n1,2,3\n"
+    assert "lines of at most" in refusal(packed(tmp_path, content, purpose))
+
+
+@pytest.mark.chain
+def test_more_public_rows_than_fit_are_refused(tmp_path, small, monkeypatch):
+    monkeypatch.setattr(csv_files, "MAX_FILE_BYTES", 1000)
+    content = b"x,y\n" + b"1,2\n" * 100_000
+    assert "Parquet" in refusal(packed(tmp_path, content, "benchmark"))
+    assert sum(small) <= 1000 + 2 * PART
+    assert read_source(packed(tmp_path, content, "release")).num_rows == 100_000
+
+
+LONG = "7" * (1 << 18)
+ROWS = 300
+
+
+def of_parquet(folder: Path, *, dictionary: bool = True) -> Source:
+    places = pa.array([0, *[1] * ROWS, None, 2], pa.int32())
+    words = {"x": ["7", LONG, "8"], "who": ["ana", LONG, "bo"]}
+    columns = {name: pa.DictionaryArray.from_arrays(places, word) for name, word in words.items()}
+    table, path = pa.table(columns), folder / "rides.parquet"
+    if not dictionary:
+        table = table.cast(pa.schema(dict.fromkeys(words, pa.string())))
+    pq.write_table(table, path, compression="zstd", use_dictionary=dictionary, row_group_size=200)
+    assert path.stat().st_size < 100_000
+    return Source("parquet", str(path))
+
+
+def of_sqlite(folder: Path) -> Source:
+    connection = sqlite3.connect(folder / "rides.db")
+    cell = "replace(hex(zeroblob(131072)), '0', '7')"
+    many = f"WITH n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS})"
+    union = "SELECT {} AS x, {} AS who"
+    parts = [union.format("7", "'ana'"), f"SELECT * FROM ({many} {union} FROM n)"]
+    parts = [*parts, union.format("NULL", "NULL"), union.format("8.0", "'bo'")]
+    view = " UNION ALL ".join(parts).replace("{} AS x, {} AS who", f"{cell} AS x, {cell} AS who")
+    connection.execute(f"CREATE VIEW rides AS {view}")
+    connection.commit()
+    connection.close()
+    return Source("sql", f"sqlite:///{folder / 'rides.db'}", query="SELECT * FROM rides")
+
+
+OF_PAGES = partial(of_parquet, dictionary=False)
+
+
+@pytest.mark.parametrize("written", [of_parquet, OF_PAGES, of_sqlite])
+def test_a_long_cell_changes_no_other_cell(tmp_path, written):
+    """Of persons it names nobody: cut, it might name another one."""
+    pool = pa.default_memory_pool()
+    before = pool.max_memory()
+    source = written(tmp_path)
+    table = read_source(spec_of(source, "x", person="who", purpose="release")).to_pydict()
+    cut = "7" * (reading.MAX_CELL_BYTES + 1)
+    assert table["x"] == ["7", *[cut] * ROWS, None, "8"]
+    assert table["who"] == ["ana", *[None] * ROWS, None, "bo"]
+    if written is of_parquet:
+        assert pool.max_memory() <= max(before, 1 << 26), "150 MB of cells were never there"
+    assert "cells of at most 1,024 bytes in column 'x'" in refusal(spec_of(source, "x"))
+
+
+@pytest.mark.parametrize("limit", ["MAX_GROUP_ROWS", "MAX_GROUP_BYTES"])
+@pytest.mark.parametrize("purpose", ["benchmark", "release"])
+def test_a_large_row_group_is_refused_by_its_footer(tmp_path, monkeypatch, limit, purpose):
+    source = of_parquet(tmp_path)
+    monkeypatch.setattr(parquet, limit, 100)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", None)
+    assert "smaller row groups" in refusal(spec_of(source, "x", purpose=purpose))

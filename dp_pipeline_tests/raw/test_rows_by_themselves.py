@@ -21,8 +21,7 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline_tests.raw.source_specs import spec_of
-from dp_pipeline_tests.raw.written import KEY, written_spec
+from dp_pipeline_tests.raw.written import KEY, spec_of, written_spec
 
 Cell = Any
 Parts = Sequence[Sequence[Cell]]

@@ -20,7 +20,7 @@ from dp_pipeline.config.errors import DeclarationError, PipelineError, SourceErr
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source
 from dp_pipeline.raw.sources import BUNDLED, read_source
 from dp_pipeline.raw.sources.csv_files import _MARKS
-from dp_pipeline_tests.raw.source_specs import spec_of
+from dp_pipeline_tests.raw.written import spec_of
 
 SECRET = "Waltraud-Ohnegleichen"
 """A value that stands in rows and must never stand in a message."""

@@ -18,10 +18,10 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import discretize, normalize
+from dp_pipeline.raw.proposals import read_schema
 from dp_pipeline.raw.sources import databases, read_source, sql
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline_tests.raw.source_specs import spec_of
-from dp_pipeline_tests.raw.written import KEY, written_spec
+from dp_pipeline_tests.raw.written import KEY, spec_of, written_spec
 
 SECRET = "Waltraud-Ohnegleichen"
 """A value that stands in rows and must never stand in a message."""
@@ -110,9 +110,6 @@ def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
     assert "UTF-8" in refusal(spec_at(rides, query, "r", purpose="benchmark"))
 
 
-INSERT = f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)"
-
-
 @pytest.mark.parametrize(
     ("query", "got"),
     [
@@ -121,7 +118,10 @@ INSERT = f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)"
         ("SELECT lat FROM rides WHERE", "a query with a mistake in its grammar: correct `query`"),
         ("SELECT fare FROM rides", "1 columns without it (fare): declare one of these"),
         ("SELECT lat, lat FROM rides", "got 'lat' twice: rename one column"),
-        (INSERT, "grammar: correct `query`"),
+        (
+            f"WITH x AS (SELECT 1) INSERT INTO rides VALUES (1, '{SECRET}', 1)",
+            "grammar: correct `query`",
+        ),
     ],
 )
 def test_a_query_that_cannot_be_is_refused_before_a_row_is_read(rides, query, got):
@@ -221,3 +221,67 @@ def test_columns_are_of_a_file_in_a_folder_with_a_question_mark(tmp_path: Path) 
     url = sqlite_file(tmp_path / "a?b" / "rides.db", "town TEXT", [("Graz",)])
     columns = sql.query_columns(Source("sql", url, query="SELECT * FROM rides"))
     assert [column.name for column in columns] == ["town"]
+
+
+@pytest.fixture
+def duckdb_rides(tmp_path):
+    """The location of a file with three rides."""
+    duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
+    path = tmp_path / "ri'des #%.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("CREATE TABLE rides (lat DOUBLE, rider VARCHAR, fare INTEGER, day DATE)")
+        connection.execute(
+            "INSERT INTO rides VALUES (1.5, 'ana', 7, '2026-11-21'), (5.0, 'bo', NULL, NULL), "
+            f"(NULL, '{SECRET}', 9, '2026-11-22')"
+        )
+    return f"duckdb:///{path}"
+
+
+def read(location: str, query: str, *columns: str, person: str | None = None) -> pa.Table:
+    source = Source("sql", location, query=query)
+    return read_source(spec_of(source, *columns, person=person, purpose="release"))
+
+
+def test_columns_of_a_query_keep_their_types(duckdb_rides):
+    path = Path(duckdb_rides.removeprefix("duckdb:///"))
+    before = path.read_bytes()
+    query = "SELECT * FROM rides ORDER BY rider"
+    table = read(duckdb_rides, query, "lat", "fare", person="rider")
+    assert table.column("lat").to_pylist() == [None, 1.5, 5.0]
+    assert table.column("fare").to_pylist() == [9, 7, None]
+    assert pa.types.is_integer(table.schema.field("fare").type)
+    assert table.column("rider").to_pylist() == [SECRET, "ana", "bo"]
+    table = read(duckdb_rides, "SELECT * FROM rides WHERE false", "lat", "fare")
+    assert (table.num_rows, table.column_names) == (0, ["lat", "fare"])
+    assert path.read_bytes() == before
+    assert Source("sql", duckdb_rides, query=query).identities == (f"file:{path}",)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_csv('{other}')",
+        "SELECT * FROM '{other}'",
+        "SELECT lat, fare, 1 // 0 AS x FROM nothing",
+        "SELECT CAST(rider AS DOUBLE) AS lat, fare FROM rides",
+    ],
+)
+def test_another_file_or_a_bad_query_is_refused_in_a_line(duckdb_rides, tmp_path, query):
+    (tmp_path / "other.csv").write_text("lat,fare\n1,2\n")
+    with pytest.raises(SourceError, match="a query that the DuckDB file can answer") as caught:
+        read(duckdb_rides, query.format(other=tmp_path / "other.csv"), "lat", "fare")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_draft_proposes_the_columns_of_a_query(duckdb_rides):
+    columns = read_schema(Source("sql", duckdb_rides, query="SELECT * FROM rides"))
+    assert [(column.name, column.kind) for column in columns] == [
+        ("lat", "number"), ("rider", "text"), ("fare", "number"), ("day", "date"),
+    ]  # fmt: skip
+
+
+def test_without_duckdb_the_extra_is_named(duckdb_rides, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(DeclarationError, match=r"dp-pipeline\[duckdb\]"):
+        read(duckdb_rides, "SELECT * FROM rides", "lat")

@@ -6,7 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute, Domain, OneRow, RowsOfPerson
+from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.parser import load_spec
+from dp_pipeline.config.reading import Signs
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 
@@ -64,3 +68,18 @@ def prepared_snapshot(spec, folder, columns, name="day"):
     snapshot = validated(spec, folder, columns, name)
     prepare(spec, snapshot)
     return snapshot
+
+
+READ = Signs(".", "'")
+"""With declared signs, texts of Parquet are read as numbers."""
+
+
+def spec_of(source, *columns, person=None, purpose="benchmark"):
+    """A data set `city` that reads ``columns`` and, if there is one, the ``person`` column."""
+    attributes = tuple(
+        Attribute(f"attribute_{place}", column, "clip", coordinate=Coordinate(0.0, 1.0), signs=READ)
+        for place, column in enumerate(columns)
+    )
+    protection = OneRow() if person is None else RowsOfPerson(person, 2)
+    declared = {"source": source, "protection": protection, "purpose": purpose}
+    return DatasetSpec.of_domain("city", Domain(attributes), **declared)

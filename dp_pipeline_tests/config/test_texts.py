@@ -1,5 +1,9 @@
 """Texts of YAML are read back, and every field has its line."""
 
+import csv
+import io
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -7,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.parameters import fact_text, fact_values, integer, texts_of
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.config.yaml_text import Document, field_text, flow
+from dp_pipeline.models import MODELS
+from dp_pipeline.spreadsheet import escape_formula
 from dp_pipeline_tests.config.declarations import declaration, written
 
 # What a name of a column can hold: no surrogates, and no character that YAML cannot write.
@@ -33,12 +40,12 @@ def test_a_long_list_is_broken_between_its_items():
     assert all(line.endswith((",", "]")) for line in lines[2:])
 
 
-MODELS = "models:\n  dpqt_kmeans:\n    k: 2\n  independent:"
+KMEANS = "models:\n  dpqt_kmeans:\n    k: 2\n  independent:"
 
 
 @pytest.fixture
 def lines(tmp_path):
-    return Document.read(written(tmp_path, declaration(models=MODELS)))
+    return Document.read(written(tmp_path, declaration(models=KMEANS)))
 
 
 def line_of(lines: Document, *field: str) -> int:
@@ -66,3 +73,58 @@ def test_a_level_may_be_called_todo(tmp_path):
     attributes = f"attributes:\n  state: {state}"
     spec = load_spec(written(tmp_path, declaration(attributes=attributes, models="models: {x: }")))
     assert spec.domain["state"].labels() == ("TODO", "doing", "done")
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1"]
+FORMULAS += ["-", "+1/3"]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_formula_is_quoted(text):
+    assert escape_formula(text) == f"'{text}"
+
+
+WORDS = ["-0.5", "+3", "-1e-9", "-.5", "", "ε=0.5", "a=1", "'=1", -0.5, None]
+
+
+@pytest.mark.parametrize("value", WORDS)
+def test_a_number_or_a_word_stays_as_it_is(value):
+    assert escape_formula(value) == value
+
+
+@given(st.text(max_size=9))
+def test_no_cell_begins_with_a_formula(text):
+    written = io.StringIO()
+    csv.writer(written).writerow([escape_formula(text), "end"])
+    first, _ = next(csv.reader(io.StringIO(written.getvalue(), newline="")))
+    if first.lstrip(" ")[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") and first.strip(" "):
+        float(first)
+    assert first in (text, f"'{text}")
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("measuring", [True, False])
+def test_every_model_writes_names_as_a_list_and_nothing_as_null(name, measuring):
+    texts = texts_of(MODELS[name](), measuring=measuring)
+    values = json.loads(fact_text(texts))
+    assert list(values) == sorted(texts)
+    for parameter, value in values.items():
+        assert value in (None, []) or not set("(){}'\"") & set(value), parameter
+    assert fact_values(fact_text(texts)) == values
+
+
+def test_equal_parameters_are_equal_texts_in_whatever_order():
+    assert fact_text({"k": "8", "columns": "('x',)"}) == fact_text({"columns": "('x',)", "k": "8"})
+    assert fact_text({"k": "8"}) != fact_text({"k": "08"})
+
+
+@dataclass(frozen=True)
+class Model:
+    k: int = integer(8, at_least=1, measuring=True)
+    a: int = integer(1, at_least=1, measuring=True)
+    pictures: int = integer(3, at_least=1)
+
+
+def test_parameters_are_listed_in_order_of_names():
+    assert list(texts_of(Model(), measuring=True).items()) == [("a", "1"), ("k", "8")]
+    assert texts_of(Model(), measuring=False) == {"pictures": "3"}
