@@ -67,14 +67,15 @@ def test_the_count_is_synced_second(path: Path, count: AnswerCount, monkeypatch)
 
     def fsync(descriptor: int) -> None:
         inode = os.fstat(descriptor).st_ino
-        (file,) = (one for one in (path, count.path) if one.stat().st_ino == inode)
-        synced.append((file.name, file.read_bytes()[-21:]))
+        (file,) = (each for each in (path, count.path) if each.stat().st_ino == inode)
+        synced.append((file.name, file.read_bytes()))
 
     transcript = opened(path, count)
     monkeypatch.setattr(os, "fsync", fsync)
     transcript.store("first", np.array([7]))
-    assert [name for name, _ in synced] == [path.name, count.path.name]
-    assert synced[1][1] == b"00000000000000000001\n"
+    assert synced[0] == (path.name, path.read_bytes())
+    assert b"first" in synced[0][1]
+    assert synced[1:] == [(count.path.name, b"00000000000000000001\n")]
 
 
 @pytest.mark.parametrize(("answers", "counted"), [(0, 3), (1, 3), (2, 3), (3, 0)])

@@ -81,13 +81,6 @@ def test_columns_come_in_declared_order_with_own_names():
         assert list(columns(Domain(attributes), (0,) * len(attributes))) == names
 
 
-def test_the_seed_decides_the_numbers():
-    rows = [(0, 0, 0, 1, 1)] * 50
-    first, same, other = (columns(HOMES, *rows, seed=seed) for seed in (1, 1, 2))
-    assert all(np.array_equal(first[name], same[name]) for name in first)
-    assert not np.array_equal(first["rent"], other["rent"])
-
-
 def test_integers_of_a_bin_are_drawn_equally_often():
     """13,000 draws from 13 numbers: each is within 6 standard deviations, a false alarm rate below
     4e-8 over all.

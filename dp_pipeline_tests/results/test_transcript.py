@@ -86,16 +86,6 @@ def test_any_questions_and_answers_come_back_from_disk(answers, tmp_path_factory
         assert (record.answer.tolist(), record.scale) == (numbers, scale)
 
 
-def test_an_interrupted_release_goes_on_where_it_stopped(path: Path):
-    Transcript(path).store("number of rows", ANSWERS["number of rows"])
-    transcript = Transcript(path)
-    assert transcript.recall("number of rows").answer == 7
-    assert transcript.recall("grid") is None
-    for question in list(ANSWERS)[1:]:
-        transcript.store(question, ANSWERS[question])
-    assert_replays(Transcript(path))
-
-
 def test_another_question_at_the_same_place_is_refused(full: Path):
     expected = "is to 'number of rows', but the model now asks 'grid'"
     with pytest.raises(OtherQuestion, match=expected):
@@ -116,20 +106,6 @@ def test_the_chain_names_every_record_and_their_order():
             transcript.store(question, ANSWERS[question])
         chains.add(transcript.chain)
     assert len(chains) == 6
-
-
-def test_store_returns_after_fsync(path: Path, monkeypatch: pytest.MonkeyPatch):
-    synced: list[bytes] = []
-
-    def fsync(descriptor: int) -> None:
-        assert os.fstat(descriptor).st_ino == path.stat().st_ino
-        synced.append(path.read_bytes())
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    transcript = Transcript(path)
-    transcript.store("grid", ANSWERS["grid"])
-    assert synced == [path.read_bytes()]
-    assert b"grid" in synced[0]
 
 
 def test_an_unwritten_answer_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch):
