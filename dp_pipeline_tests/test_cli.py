@@ -112,22 +112,6 @@ def test_the_list_of_data_sets_says_which_need_something(project: Project):
     assert line_of["wdbc"].rstrip().endswith("yes")
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"attributes": {"x": {"bounds": ["8", "0"]}}}, "x.bounds"),
-        ({"ceiling": {"total": "0.6"}}, "ceiling"),
-        ({"models": {"dpqt_kmeans": {"gamma": "1.5"}}}, "gamma"),
-    ],
-)
-def test_a_mistake_of_a_file_is_refused_alike_by_every_command(changes, word, project: Project):
-    project.declare("rides", RIDES)
-    project.write_declaration("rides", RIDES, **changes)
-    for command in (["data", "check", "datasets/rides.yaml"], ["run", "rides"], ["plan", "rides"]):
-        assert_refused(project.cli_here(*command), 2, word)
-    assert not project.home.root.exists()
-
-
 def test_a_plan_and_a_check_read_no_row_and_make_nothing(project: Project):
     project.declare("rides", RIDES)
     (project.datasets / "rides.csv").unlink()

@@ -6,7 +6,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable
-from datetime import time, timedelta
+from datetime import time
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -347,28 +347,3 @@ def test_a_wrong_file_is_named(kind: str, name: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=re.escape(message)) as refused:
         read_source(written_spec(tmp_path, attributes, purpose="release", source=source))
     assert "Waltraud" not in str(refused.value), "a first line may be a row"
-
-
-def test_no_delta_is_pure() -> None:
-    frame = pd.DataFrame({"x": [0, 1] * 200, "y": [timedelta(0)] * 400})
-    domain = {"x": 2, "y": {"bounds": [timedelta(0), timedelta(1)], "bins": 2}}
-    fits = [
-        PrivateSynthesizer(domain=domain, epsilon=1, delta=delta, noise="seeded:7", random_state=0)
-        for delta in (None, 0)
-    ]
-    first, second = (fit.fit(frame).sample(50) for fit in fits)
-    pd.testing.assert_frame_equal(first, second)
-
-
-@pytest.mark.parametrize(
-    ("frame", "domain", "message"),
-    [
-        (pd.DataFrame({"x": ["a"]}), {"x": ["a", "b", "a"]}, "'a' twice"),
-        (pd.DataFrame(np.zeros((3, 2)), columns=["a", "a"]), {"a": 2}, "got 'a' twice"),
-        (pd.DataFrame({"age": [1]}), {"ages": 2}, "got the columns age: did you mean age?"),
-    ],
-    ids=["a level", "a column", "another name"],
-)
-def test_what_stands_twice_is_named(frame: pd.DataFrame, domain: Any, message: str) -> None:
-    with pytest.raises(InvalidParameter, match=re.escape(message)):
-        PrivateSynthesizer(domain=domain, epsilon=1).fit(frame)

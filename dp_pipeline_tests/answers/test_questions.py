@@ -72,17 +72,7 @@ def test_missing_values_are_counted_by_their_name_alone() -> None:
         assert (missing.value, missing.basis) == (pytest.approx(250, abs=9), "measured")
         present = synthesizer.count(f"not {column} = 'missing'")
         assert present.value == pytest.approx(750, abs=9)
-
-
-def test_a_fitted_synthesizer_answers_too() -> None:
-    people = [["no", 0], ["yes", 2]] * 500
-    domain = {"smokes": ["no", "yes"], "visits": 3}
-    synthesizer = PrivateSynthesizer(domain=domain, epsilon=2, noise="seeded:3").fit(people)
-    count = synthesizer.count("smokes == 'yes'")
-    assert count.low <= 500 <= count.high
-    assert len(list(synthesizer.replicates(2, seed=1))) == 2
-    message = "The condition names 'age', which is no column: choose from"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="condition names 'age', which is no column: choose from"):
         synthesizer.count("age > 3")
 
 

@@ -212,11 +212,6 @@ def test_the_same_rows_are_counted_alike_by_place_and_by_name(X: Any):
     assert cells(X, {"sex": ["f", "m"], "age": AGE}) == {"sex": [1, 2], "age": [1, 1, 1]}
 
 
-def test_numeric_array_is_not_copied_to_texts():
-    numbers = np.array([[10, 1.0], [80, 0.0], [np.nan, 1.0]])
-    assert cells(numbers, {"age": AGE, "ill": 2}) == {"age": [1, 0, 1], "ill": [1, 1]}
-
-
 def test_three_dots_declare_every_other_column():
     numbers = np.array([[1, 10, 20], [0, 80, 20]])
     counts = {"ill": [1, 1], "x1": [1, 0, 1], "x2": [2, 0, 0]}

@@ -187,12 +187,6 @@ def test_no_columns_are_one_class():
         assert (fitted.report_.classes, fitted.report_.k) == (1, 12)
 
 
-def test_rows_of_one_label_are_reported_as_homogeneous():
-    report = selector(diversity=1).fit(PATIENTS, ["well"] * 12).report_
-    assert report.k >= 3
-    assert report.homogeneous_rows == 12
-
-
 @pytest.mark.parametrize(
     "nothing",
     [np.full(6, np.nan), [None] * 6, [pd.NaT] * 6, pd.array([pd.NA] * 6, dtype="Int64")],

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV
 
 from dp_pipeline.config.amounts import rho_of
 from dp_pipeline.config.errors import BudgetExceeded
@@ -73,13 +72,6 @@ def test_fits_and_clones_add_up_until_the_ceiling_refuses_one(ledger: Ledger):
         paid_by("capped", epsilon=2, noise=noise).fit(VILLAGES)
     assert not noise.draws
     assert ledger.balance("capped").spent == 0
-
-
-def test_a_grid_search_is_charged_for_every_fit(ledger: Ledger):
-    grid, unread = {"n_clusters": [1, 2]}, lambda *_: 0.0
-    search = GridSearchCV(paid_by("public"), grid, cv=2, scoring=unread, refit=False)
-    quiet_fit(search, VILLAGES)
-    assert ledger.balance("public").spent == Fraction(16, 10)
 
 
 def test_a_crash_after_the_charge_is_spent_and_dead(ledger: Ledger):

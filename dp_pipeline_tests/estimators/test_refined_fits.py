@@ -168,12 +168,6 @@ def test_a_forked_process_refines_nothing_that_was_fitted_before() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_order_of_rows_does_not_matter() -> None:
-    first = synthesizer().fit(PEOPLE)
-    shuffled = PEOPLE.sample(frac=1, random_state=1).assign(more=3)
-    assert paid(synthesizer("2").fit(shuffled, refines=first)) == Fraction("1.5")
-
-
 @pytest.mark.parametrize("columns", [1, 30, 70])
 def test_fingerprints_differ_for_any_number_of_columns(columns: int) -> None:
     names = [f"x{index}" for index in range(columns)]

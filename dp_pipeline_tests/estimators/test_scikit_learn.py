@@ -4,16 +4,14 @@ import pickle
 import signal
 import warnings
 from collections.abc import Iterator
-from fractions import Fraction
 
 import numpy as np
 import pandas as pd
 import pytest
 from joblib import parallel_config
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -74,42 +72,12 @@ def test_expected_failures_of_scikit_learn_fail(name: str):
         check("PrivateKMeans", estimator)
 
 
-def test_a_clone_has_the_parameters_and_nothing_that_was_fitted():
-    fitted = quiet_fit(private(epsilon=Fraction(1, 2), method_params={"starts": 3}), VILLAGES)
-    copy = clone(fitted)
-    assert copy.get_params() == fitted.get_params()
-    assert not [name for name in vars(copy) if name.endswith("_")]
-
-
-def test_it_is_a_step_of_a_pipeline():
-    halved = FunctionTransformer(lambda rows: rows / 2)
-    pipeline = make_pipeline(halved, private(bounds=(0, 4)))
-    quiet_fit(pipeline, VILLAGES)
-    assert pipeline.predict(VILLAGES).shape == (6,)
-    assert pipeline.transform(VILLAGES).shape == (6, 3)
-    assert pipeline[-1].cluster_centers_.max() <= 4
-
-
 def test_bounds_may_use_names_of_a_frame():
     estimator = quiet_fit(private(bounds={"lon": (0, 9), "lat": (0, 8)}), FRAME)
     assert estimator.feature_names_in_.tolist() == ["lat", "lon"]
     assert estimator.n_features_in_ == 2
     assert estimator.synopsis_.columns == ("lat", "lon")
     assert estimator.synopsis_.upper.max(axis=0) == pytest.approx([8, 9])
-
-
-def test_a_frame_with_other_columns_is_refused_after_the_fit():
-    estimator = quiet_fit(private(), FRAME)
-    for frame in (FRAME.rename(columns={"lat": "north"}), FRAME.assign(height=0.0)):
-        with pytest.raises(ValueError, match="feature names should match"):
-            estimator.predict(frame)
-
-
-def test_distances_have_names_and_can_be_a_frame():
-    estimator = quiet_fit(private(), FRAME).set_output(transform="pandas")
-    names = ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
-    assert estimator.get_feature_names_out().tolist() == names
-    assert estimator.transform(FRAME).columns.tolist() == names
 
 
 @pytest.fixture

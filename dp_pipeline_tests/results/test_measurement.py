@@ -7,7 +7,6 @@ from math import exp
 import numpy as np
 import pytest
 
-from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.results.measurement import NoisyMarginal
 
 CELLS = np.zeros(20_000, np.int64)
@@ -21,25 +20,14 @@ def moments(weight_of: list[float]) -> tuple[float, float]:
     return 2 * sums[0] / total, 2 * sums[1] / total
 
 
-@pytest.mark.parametrize("scale", SCALES[:5], ids=str)
+@pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_moments_are_the_sums_over_all_whole_numbers(scale: Fraction):
-    laplace = moments([exp(-x / scale) for x in range(1, 2000)])
-    gaussian = moments([exp(-(x**2) / (2 * scale)) for x in range(1, 2000)])
+    numbers = range(1, 60 * max(30, int(scale)))
+    laplace = moments([exp(-x / scale) for x in numbers])
+    gaussian = moments([exp(-(x**2) / (2 * scale)) for x in numbers])
     for expected, kind in ((laplace, False), (gaussian, True)):
         noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=kind)
         assert (noisy.mean_noise, noisy.variance) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("scale", [*SCALES[1:], Fraction(10**6)], ids=str)
-def test_moments_are_those_of_the_noise_that_is_drawn(scale: Fraction):
-    # Six standard errors of 20,000 draws; a false alarm has probability below 1e-8. Seeded.
-    source = SeededNoise(5)
-    for kind in (False, True):
-        draw = source.discrete_gaussian if kind else source.discrete_laplace
-        noise = np.abs(draw(CELLS, scale)).astype(float)
-        noisy = NoisyMarginal(("a",), CELLS, scale, gaussian=kind)
-        for values, expected in ((noise, noisy.mean_noise), (noise**2, noisy.variance)):
-            assert abs(values.mean() - expected) <= 6 * values.std() / np.sqrt(CELLS.size)
 
 
 def test_moments_of_any_scale_are_finite_and_without_a_step():
