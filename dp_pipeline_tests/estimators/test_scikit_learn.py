@@ -80,6 +80,20 @@ def test_bounds_may_use_names_of_a_frame():
     assert estimator.synopsis_.upper.max(axis=0) == pytest.approx([8, 9])
 
 
+def test_a_frame_with_other_columns_is_refused_after_the_fit():
+    estimator = quiet_fit(private(), FRAME)
+    for frame in (FRAME.rename(columns={"lat": "north"}), FRAME.assign(height=0.0)):
+        with pytest.raises(ValueError, match="feature names should match"):
+            estimator.predict(frame)
+
+
+def test_distances_have_names_and_can_be_a_frame():
+    estimator = quiet_fit(private(), FRAME).set_output(transform="pandas")
+    names = ["privatekmeans0", "privatekmeans1", "privatekmeans2"]
+    assert estimator.get_feature_names_out().tolist() == names
+    assert estimator.transform(FRAME).columns.tolist() == names
+
+
 @pytest.fixture
 def ends_by_sigterm() -> Iterator[None]:
     """Workers of a pool are ended by SIGTERM, which Dagster, once run here, makes an interrupt."""
