@@ -194,16 +194,6 @@ def test_the_plan_of_what_was_released_costs_nothing(home_of_rides: Project):
     assert "requested 0.55, spent 0.7, left 2.3, ceiling 3" in anew
 
 
-def test_a_plan_beyond_the_ceiling_ends_with_exit_code_3(project: Project):
-    open_population(project.declare("rides", RIDES, ceiling={"total": "0.7"}), project.home)
-    project.spend("0.15")
-    result = project.cli_here("plan", "rides")
-    assert result.code == 3
-    assert "requested 0.7, spent 0.15, left 0.55, ceiling 0.7" in result.out
-    assert result.err.count("\n") == 1
-    assert "requested ε=0.7, spent 0.15, left 0.55, ceiling 0.7" in result.err
-
-
 def test_the_budget_of_one_data_set_is_that_of_its_population(home_of_rides: Project):
     (account,) = json.loads(home_of_rides.command("budget", "rides", "--json"))["accounts"]
     expected = {"population": "riders", "releases": "2", "not_dp": "0", "spent": "0.7"}
@@ -263,36 +253,6 @@ def test_columns_of_numbers_are_aligned_to_the_right(capsys):
     cells = [line.partition("   one")[0] for line in lines if "one 2" in line]
     widest = max(map(len, numbers))
     assert cells == [" " + number.rjust(widest) for number in numbers]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ("rides --epsilon=0,5", "expected a decimal number from 0.000001"),
-        ("rides --epsilon=0.3", "must be one of 0.1, 0.5, not 0.3"),
-        ("rides --epsilon=0.1 --epsilon=0.3", "must be one of 0.1, 0.5, not 0.3"),
-        ("strides", "There is no data set 'strides': did you mean"),
-        ("../rides", "There is no data set '../rides'"),
-        ("nltcs", "the variable DP_PIPELINE_DATA must hold"),
-        ("rides --model=kmeans", "must be one of dpqt_kmeans, not 'kmeans'"),
-        ("rides --model=eug_kmeans", "must be one of dpqt_kmeans, not 'eug_kmeans'"),
-        ("rides --snapshot=../x", "The name of a snapshot must have letters, digits"),
-        ("rides --snapshot=current", "not be 'current'"),
-    ],
-)
-def test_a_wrong_argument_is_refused_with_nothing_made(arguments, word: str, project: Project):
-    project.declare("rides", RIDES)
-    for command in ("run", "plan"):
-        assert_refused(project.cli_here(command, *arguments.split()), 2, word)
-    assert not project.home.root.exists()
-
-
-@pytest.mark.parametrize("place", ["nowhere", "datasets/rides.csv"])
-def test_a_folder_of_data_sets_that_is_none_is_refused(place: str, project: Project):
-    project.declare("rides", RIDES)
-    for command in (["run", "trips"], ["plan", "trips"], ["data", "list"]):
-        result = project.cli_here(*command, DP_PIPELINE_DATASETS=str(project.folder / place))
-        assert_refused(result, 2, "The variable DP_PIPELINE_DATASETS must name a folder")
 
 
 @pytest.mark.parametrize("variable", ["DP_PIPELINE_HOME", "DAGSTER_HOME"])

@@ -34,16 +34,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 NO_HOME = {"DP_PIPELINE_HOME": None}
-NO_FOLDER = {"DP_PIPELINE_DATASETS": "/nowhere/at/all"}
+NO_FOLDER, A_FILE = {"DP_PIPELINE_DATASETS": "/nowhere/at/all"}, {"DP_PIPELINE_DATASETS": __file__}
 REFUSALS = [
     ("run nothing_alike", "`dp-pipeline data list`", {}),
     ("plan nothing_alike", "`export DP_PIPELINE_DATASETS=FOLDER`", {}),
     ("run toy --model dpqt_kmean", "did you mean dpqt_kmeans?", {}),
     ("run toy --model mst", "declare mst in its file", {}),
-    ("run toy --epsilon 0.3", "under `partitions`", {}),
+    (
+        "run toy --epsilon 0.3",
+        "be one of 0.5, 1, not 0.3: list it under `partitions`",
+        {},
+    ),
+    ("run toy --epsilon 0,5", "expected a decimal number from 0.000001", {}),
+    ("run ../toy", "There is no data set '../toy'", {}),
+    ("run toy --snapshot ../x", "The name of a snapshot must have letters, digits", {}),
+    ("run toy --snapshot current", "not be 'current'", {}),
     ("plan toy", "`export DP_PIPELINE_HOME=FOLDER`", NO_HOME),
     ("budget", "`export DP_PIPELINE_HOME=FOLDER`", NO_HOME),
     ("plan toy", "`export DP_PIPELINE_DATASETS=FOLDER`", NO_FOLDER),
+    ("data list", "The variable DP_PIPELINE_DATASETS must name a folder", NO_FOLDER),
+    ("run toy", "The variable DP_PIPELINE_DATASETS must name a folder", A_FILE),
     ("run adult", "`export DP_PIPELINE_DATA=FOLDER`", {}),
     ("data check rides.yaml", "`dp-pipeline data init rides", {}),
     ("budget raise toy --total 9 --reason more", "`dp-pipeline run` of one of its", {}),
@@ -70,8 +80,11 @@ def require_step(command: str, step: str, *, code: int = 2, **variables: str | N
 
 
 @pytest.mark.parametrize(("command", "step", "variables"), REFUSALS)
-def test_a_refusal_names_the_next_step(command: str, step: str, variables) -> None:
-    require_step(command, step, **variables)
+def test_a_refusal_names_the_next_step(command: str, step: str, variables, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    for words in {command, command.replace("run ", "plan ", 1)}:
+        require_step(words, step, **variables)
+    assert sorted(folder.rglob("*")) == before, "nothing is made"
 
 
 def test_a_spent_month_names_the_raise_and_the_next_month(folder: Path) -> None:

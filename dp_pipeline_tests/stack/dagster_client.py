@@ -97,22 +97,10 @@ class Client:
         health = self.ask(_DAEMONS)["instance"]["daemonHealth"]["allDaemonStatuses"]
         return {one["daemonType"]: one["lastHeartbeatTime"] or 0.0 for one in health}
 
-    def launch_backfill(
-        self,
-        assets: Sequence[Sequence[str]],
-        partitions: Sequence[str],
-        *,
-        config: Mapping[str, Any] | None = None,
-        title: str = "",
-    ) -> str:
+    def launch_backfill(self, assets: Sequence[Sequence[str]], partitions: Sequence[str]) -> str:
         """A backfill over assets, as the dialog of the UI launches it; its id."""
-        params: dict[str, Any] = {
-            "assetSelection": [{"path": list(path)} for path in assets],
-            "partitionNames": list(partitions),
-            "title": title,
-        }
-        if config is not None:
-            params["runConfigData"] = dict(config)
+        selection = [{"path": list(path)} for path in assets]
+        params = {"assetSelection": selection, "partitionNames": list(partitions), "title": ""}
         found = self.result(_BACKFILL, expected="LaunchBackfillSuccess", params=params)
         return str(found["backfillId"])
 
