@@ -19,7 +19,6 @@ from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.prices import BudgetForecast
-from dp_pipeline.reporting.releases import ReportedPrivateRelease
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import (
@@ -30,7 +29,6 @@ from dp_pipeline_tests.reporting.samples import (
     TEN,
     WRITTEN,
     bought,
-    bundle,
     cliques,
     exact,
     k_anonymous,
@@ -65,7 +63,6 @@ CLASSES = {
         "promised": np.array(["yes", "no"]),
     },
 }
-PAID = {"evaluation": "1/6", "delta": "1e-9", "currency": "pure"}
 DEARER = {"composed": "0.75", "reason": "a round is free", "releasable": "no"}
 
 
@@ -77,30 +74,21 @@ def for_person(epsilon: Fraction = HALF) -> Spend:
 def golden_texts() -> Iterator[tuple[str, str]]:
     """Name of a file, and what it holds."""
     account = Balance(ceiling=TEN, spent=Fraction(1, 2), currency=PEOPLE.currency, not_dp=1)
-    kinds: dict[str, dict[str, Any]] = {
-        "card_epsilon.md": {
-            "facts": PAID,
-            "spends": tuple(for_person(epsilon) for epsilon in (Fraction(1, 3), Fraction(1, 6))),
-            "tables": FEW,
-            "quality": {"nicv": NoisyNumber(1.25, 0.1, "squared data units")},
-        },
-        "card_epsilon_seeded.md": {
-            "facts": {**SEEDED, "own_delta": "1/1000000000"},
-            "spends": (spend(10, Fraction(1, 10)),) * 5 + tuple(map(spend, range(1, 15))),
-            "tables": CLASSES,
-        },
-        "card_epsilon_not_dp.md": {"facts": NOT_DP, "tables": TABLE},
-    }
-    for name, changes in kinds.items():
-        non_dp_releases = OTHERS if name == "card_epsilon.md" else ()
-        reported = ReportedPrivateRelease(
-            spec=PEOPLE if non_dp_releases else spec(),
-            bundle=bundle(**changes),
-            summary="counts of equal cells",
-            balance=account if non_dp_releases else Balance(ceiling=None, spent=HALF, not_dp=1),
-            non_dp_releases=non_dp_releases,
-        )
-        yield name, card(reported)
+    paid = {"evaluation": "1/6", "delta": "1e-9", "currency": "pure"}
+    people = release(
+        spec=PEOPLE,
+        tables=FEW,
+        spends=(for_person(Fraction(1, 3)), for_person(Fraction(1, 6))),
+        quality={"nicv": NoisyNumber(1.25, 0.1, "squared data units")},
+        balance=account,
+        non_dp_releases=OTHERS,
+        **paid,
+    )
+    yield "card_epsilon.md", card(people)
+    many = (spend(10, Fraction(1, 10)),) * 5 + tuple(map(spend, range(1, 15)))
+    seeded = release(spends=many, tables=CLASSES, own_delta="1/1000000000", **SEEDED)
+    yield "card_epsilon_seeded.md", card(seeded)
+    yield "card_epsilon_not_dp.md", card(release(tables=TABLE, **NOT_DP))
     figures = dict.fromkeys(FIGURES, 0.5)
     sensitive = spec(purpose="release", ceiling=TEN)
     aucs = {"auc_in_folds": 0.863, "auc_in_folds_with_one_label": 0.986}

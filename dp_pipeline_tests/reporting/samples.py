@@ -12,6 +12,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain, OneRow
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.source import Source
+from dp_pipeline.ledger import Balance
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import ReportedKAnonymousRelease, ReportedPrivateRelease
@@ -100,14 +101,22 @@ def bundle(**changes: Any) -> Bundle:
 
 
 def release(**changes: Any) -> ReportedPrivateRelease:
-    """The release of ``bundle``, in a report on the squares.
+    """The release of ``bundle``, as a card or a report on the squares has it.
 
-    changes   ``spec``; fields of the bundle; facts by their names
+    changes   fields of the bundle and of what is reported; facts by their names
     """
-    fields = {name: changes.pop(name) for name in ("spends", "tables") if name in changes}
-    own = {name: changes.pop(name) for name in ("spec", "state") if name in changes}
-    result = bundle(facts=changes, **fields)
-    return ReportedPrivateRelease(**{"spec": spec(), "bundle": result, "state": "charged", **own})
+    parts = ("spends", "tables", "quality")
+    stored = {name: changes.pop(name) for name in parts if name in changes}
+    fields: dict[str, Any] = {
+        "spec": spec(),
+        "summary": "counts of equal cells",
+        "state": "charged",
+        "balance": Balance(ceiling=None, spent=HALF, not_dp=1),
+        "exact": (),
+        "non_dp_releases": (),
+    }
+    fields |= {name: changes.pop(name) for name in fields if name in changes}
+    return ReportedPrivateRelease(bundle=bundle(facts=changes, **stored), **fields)
 
 
 def measures(*classes: str, k: int = 2) -> dict[str, float]:

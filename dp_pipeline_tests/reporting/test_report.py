@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jinja2 import DictLoader, UndefinedError
@@ -22,7 +23,7 @@ from dp_pipeline.reporting.figures.curves import utility_panels
 from dp_pipeline.reporting.figures.picture import new_figure
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import write_report
-from dp_pipeline.reporting.releases import Standing
+from dp_pipeline.reporting.releases import Level, Standing
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -33,10 +34,13 @@ from dp_pipeline_tests.reporting.samples import (
     WRITTEN,
     bought,
     exact,
+    k_anonymous,
+    measures,
     release,
     spec,
 )
 
+SENSITIVE = spec(purpose="release", ceiling=TEN)
 HOSTILE = "<script>alert('x')</script>\"&'><img src=x onerror=y>"
 MOST_OPEN = 12
 """Releases that a page lists without a click."""
@@ -61,15 +65,13 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def written(folder: Path, **changes) -> str:
-    arguments = {
-        "spec": spec(),
-        "rows": [exact("eug_kmeans", HALF, 1.5), exact("eug_kmeans", ONE, 1.25)],
-        "pictures": [],
-        "releases": [release()],
-        "written": WRITTEN,
-    }
-    path = write_report(folder / "report.html", level="epsilon", **{**arguments, **changes})
+def written(folder: Path, level: Level = "epsilon", **changes) -> str:
+    own = {"releases": [k_anonymous()]}
+    if level == "epsilon":
+        rows = [exact("eug_kmeans", HALF, 1.5), exact("eug_kmeans", ONE, 1.25)]
+        own = {"releases": [release()], "rows": rows}
+    path = folder / "report.html"
+    write_report(path, level=level, **{"spec": spec(), "written": WRITTEN, **own, **changes})
     return path.read_text(encoding="utf-8").replace("> <", "><")
 
 
@@ -97,6 +99,7 @@ def test_a_report_is_one_well_formed_page_of_its_own(tmp_path):
     assert {"main", "h1", "table", "caption", "thead", "tbody", "figure", "details"} <= names
     assert "prefers-color-scheme: dark" in text
     assert "width=device-width" in text
+    require_self_contained(written(tmp_path, "k", pictures=[picture()]))
 
 
 @pytest.mark.chain
@@ -135,6 +138,19 @@ def test_many_releases_are_listed_by_a_click(many: int, tmp_path):
     assert all(f"model_{index}" in text for index in range(many))
 
 
+def test_every_hostile_text_of_classes_is_escaped(tmp_path):
+    hostile = k_anonymous(
+        **dict.fromkeys(("model", "summary", "label"), HOSTILE),
+        columns=[(HOSTILE, HOSTILE, HOSTILE)],
+        measures={**measures("aa", "aab"), HOSTILE: 1.0},
+    )
+    names = spec(**dict.fromkeys(("name", "title", "description", "population"), HOSTILE))
+    text = written(tmp_path, "k", spec=names, releases=[hostile], non_dp_releases=[HOSTILE])
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "img" not in {tag for tag, _ in Page(text).tags}
+
+
 def test_every_hostile_text_is_escaped(tmp_path):
     hostile_release = release(
         **dict.fromkeys(("model", "evaluation", "state", "snapshot", "noise"), HOSTILE),
@@ -156,11 +172,27 @@ def test_every_hostile_text_is_escaped(tmp_path):
     assert [set(attributes) for attributes in images] == [{"src", "alt"}]
 
 
-def test_an_exact_number_of_sensitive_rows_is_refused(tmp_path):
-    rows = [bought("a", ONE, 1.0, 0.1), exact("a", ONE, 1.0)]
-    expected = "The report of squares must not show exact numbers of"
-    with pytest.raises(BoundaryViolation, match=expected):
-        written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=rows)
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "an exact number": (
+        {"spec": SENSITIVE, "rows": [bought("a", ONE, 1.0, 0.1), exact("a", ONE, 1.0)]},
+        "The report of squares must not show exact numbers of",
+    ),
+    "a broken promise": (
+        {"level": "k", "releases": [k_anonymous(k=3)]},
+        "must show 3 rows a class",
+    ),
+    "a picture": (
+        {"level": "k", "spec": SENSITIVE, "releases": [], "pictures": [picture()]},
+        "must not show pictures of",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_page_that_must_not_be_is_not_written(case: str, tmp_path):
+    changes, message = REFUSED[case]
+    with pytest.raises(BoundaryViolation, match=message):
+        written(tmp_path, **changes)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,14 +222,15 @@ def test_what_was_spent_is_written_exactly(tmp_path):
 
 
 def test_a_report_of_nothing_is_a_report(tmp_path):
-    text = written(tmp_path, rows=[], releases=[])
-    Page(text)
-    assert "No quality numbers yet." in text
-    assert "Nothing has been released yet." in text
+    assert "No quality numbers yet." in written(tmp_path, rows=[])
+    for level in ("epsilon", "k"):
+        text = written(tmp_path, level, rows=[], releases=[])
+        require_self_contained(text)
+        assert "Nothing has been released yet." in text
 
 
 def test_rho_and_delta_are_spoken_of_only_where_they_are_paid(tmp_path):
-    pure = written(tmp_path, spec=spec(purpose="release", ceiling=TEN), rows=[])
+    pure = written(tmp_path, spec=SENSITIVE, rows=[])
     assert not {"ρ", "δ"} & set(pure)
     assert "together they cost ε = 0.5 at most" in pure
 
