@@ -1,6 +1,7 @@
-"""Public rows of others say which tables a fit measures: told in ``fit``, and vouched for there."""
+"""What is public plans a fit: rows of others in ``fit``, vouched for there, or the fit before."""
 
 import pickle
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,10 +11,12 @@ import pandas as pd
 import polars
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
 from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
 from dp_pipeline.ledger import Ledger
-from dp_pipeline_tests.estimators.households import VILLAGE, copier
+from dp_pipeline_tests.estimators.households import VILLAGE, copier, refusal
+from dp_pipeline_tests.estimators.people import private
 
 LEVELS = [0, 1, 2, 3, 4, 5]
 CHAIN = dict.fromkeys("abcdef", LEVELS)
@@ -131,3 +134,51 @@ def test_ledger_stores_the_digest_of_public_rows(ledger: Ledger) -> None:
     assert all(digest.startswith("frame ") for digest in digests)
     assert digests[0] != digests[1]
     assert ledger.balance("pure").spent == 1
+
+
+SMOOTH = {"smooth": "true"}
+RNG = np.random.default_rng(3)
+PLACES = RNG.normal([[2.0, 2.0], [8.0, 7.0]], 0.3, (2000, 2, 2)).reshape(-1, 2)
+PEOPLE = pd.DataFrame({"smokes": ["no", "yes", "yes", "no"] * 200, "age": [30, 60, 70, 20] * 200})
+DOMAIN = {"smokes": ["no", "yes"], "age": {"bounds": [0, 100], "bins": 4, "integer": True}}
+
+
+kmeans = partial(private, n_clusters=2, bounds=(0, 10))
+table = partial(copier, domain=DOMAIN, on_unknown="keep")
+
+
+@pytest.mark.parametrize("params", [None, SMOOTH])
+def test_planned_centres_spend_all_epsilon_on_leaves(params: Any) -> None:
+    last = kmeans().fit(PLACES)
+    this = kmeans(plan_from=last, method_params=params, noise="seeded:8").fit(PLACES)
+    assert sum(spend.epsilon for spend in this.spends_) == Fraction(1)
+    assert [spend.what.split(" ")[0] for spend in this.spends_] == ["counts"]
+    middles = np.sort(this.cluster_centers_.round())[np.argsort(this.cluster_centers_[:, 0])]
+    assert middles.tolist() == [[2.0, 2.0], [7.0, 8.0]]
+
+
+def test_tables_are_measured_again_with_all_of_epsilon() -> None:
+    last = table().fit(PEOPLE)
+    this = table(plan_from=last, method_params=SMOOTH, noise="seeded:8").fit(PEOPLE)
+    assert sum(spend.epsilon for spend in this.spends_) == Fraction(1)
+    assert this.marginal("smokes")["probability"].round(1).tolist() == [0.5, 0.5, 0.0]
+    assert len(this.sample(50)) == 50
+
+
+EUG = {"method": "eug_kmeans"}
+NO_FIT = "must be a fitted PrivateKMeans"
+OTHER_BOX = "plan_from: the other fit must have a synopsis over the same"
+INVALID = [
+    (lambda: kmeans(plan_from=kmeans()), NO_FIT),
+    (lambda: kmeans(plan_from=table().fit(PEOPLE)), NO_FIT),
+    (lambda: clone(kmeans(plan_from=kmeans().fit(PLACES))), NO_FIT),
+    (lambda: kmeans(plan_from=kmeans(bounds=(0, 20)).fit(PLACES)), OTHER_BOX),
+    (lambda: kmeans(**EUG, plan_from=kmeans(**EUG).fit(PLACES)), "plans from no other fit"),
+    (lambda: kmeans(method_params=SMOOTH), "parameter `smooth` counts the same boxes or tables"),
+]
+
+
+@pytest.mark.parametrize(("make", "line"), INVALID)
+def test_invalid_plan_is_refused_before_any_spend(make: Any, line: str) -> None:
+    with refusal(match=line):
+        make().fit(PLACES)

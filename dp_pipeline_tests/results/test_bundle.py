@@ -1,7 +1,7 @@
-"""A bundle comes back from its JSON as it was, and from nothing else."""
+"""A bundle comes back from its JSON as it was; every field of a release changes its key."""
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation, Damaged
 from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX, Spend
-from dp_pipeline.results.bundle import Bundle, table_digest
+from dp_pipeline.results.bundle import Bundle, ReleaseKey, table_digest
 from dp_pipeline.results.measurement import NoisyNumber
 
 BUNDLE = Bundle(
@@ -152,3 +152,49 @@ def test_only_equal_tables_have_one_digest(first: np.ndarray, second: np.ndarray
     ]
     is_same = table_digest({"c": first}) == table_digest({"c": second})
     assert is_same is (contents[0] == contents[1])
+
+
+KEY = ReleaseKey(
+    population="people",
+    dataset="toy",
+    snapshot="2024-06",
+    declaration="ab",
+    model="eug_kmeans",
+    measuring={"columns": "()", "nominal_rows": "10"},
+    epsilon=Fraction(1, 2),
+    evaluation=Fraction(1, 20),
+    noise="opendp",
+)
+CHANGES = {
+    "population": ["others", "People"],
+    "dataset": ["toys"],
+    "snapshot": ["2024-07"],
+    "declaration": ["ba"],
+    "model": ["dpqt_kmeans"],
+    "measuring": [{}, {"columns": "()"}, {"columns": "()", "nominal_rows": "11"}],
+    "epsilon": [Fraction(1, 3), Fraction(5, 10**9)],
+    "evaluation": [None, Fraction(1, 10)],
+    "noise": ["seeded 7"],
+    "replicate": [1],
+    "refines": ["ab" * 32, "ba" * 32],
+}
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(ReleaseKey)])
+def test_every_field_changes_the_digest(field: str):
+    digests = {replace(KEY, **{field: value}).digest for value in CHANGES[field]}
+    assert len(digests | {KEY.digest}) == 1 + len(CHANGES[field])
+
+
+def test_equal_keys_have_equal_digests_in_any_order():
+    swapped = dict(reversed(KEY.measuring.items()))
+    assert replace(KEY, measuring=swapped, epsilon=Fraction("0.50")).digest == KEY.digest
+    assert KEY.with_replicate(2) == replace(KEY, replicate=2)
+    assert KEY.with_replicate(0).digest == KEY.digest
+
+
+@pytest.mark.parametrize("field", sorted(set(CHANGES) - {"refines", "population"}))
+def test_all_refinements_of_one_release_have_one_key(field: str):
+    """So the ledger charges one of them, whatever ε it is at and whoever asks first."""
+    once = KEY.refining("ab" * 32)
+    assert {replace(once, **{field: value}).digest for value in CHANGES[field]} == {once.digest}
