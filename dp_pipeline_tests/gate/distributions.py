@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dp_pipeline.gate.noise import ExactNoise, OpenDPNoise, SeededNoise
+from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 
 ALARM = 1e-8
 """False-alarm rate of one statistical test. Fewer than 100 of them in this folder draw fresh
@@ -22,7 +23,16 @@ SCALES = [Fraction(1, 2), Fraction(1), Fraction(7, 3), Fraction(10), Fraction(10
 SOURCES = [OpenDPNoise(), ExactNoise(), SeededNoise(1)]
 by_source = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 
+INT64 = np.iinfo(np.int64)
+ADDED = ("discrete_laplace", "discrete_gaussian")
+"""Both kinds of noise that are added to counts, of a scale and of a variance."""
+CHOICES = ("noisy_max", "exponential_choice")
+
 Cdf = Callable[[NDArray[np.int64], Fraction], NDArray[np.float64]]
+
+
+def draws(source: NoiseSource, many: int, size: Fraction, kind: str = ADDED[0]) -> IntArray:
+    return getattr(source, kind)(np.zeros(many, np.int64), size)
 
 
 def laplace_cdf(x: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:

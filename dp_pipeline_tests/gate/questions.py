@@ -24,7 +24,7 @@ from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.populations import TOWN, LoopCounter, Row
+from dp_pipeline_tests.populations import TOWN, Row
 
 Question = Callable[..., object]
 """``question(curator, epsilon=…)``"""
@@ -358,16 +358,14 @@ class FailingCounter:
         raise LookedAt
 
 
-def moved(question, rows, person, *, currency=PURE, counter=LoopCounter) -> list[tuple[int, int]]:
+def moved(question, rows, person, *, currency=PURE) -> list[tuple[int, int]]:
     """What the person moves each answer by, and the sensitivity that was paid for it: squared L2
     of Gaussian answers, L1 of Laplace ones, one score of a choice.
     """
     runs = []
     for population in (rows, rows + person):
         noise = RecordingNoise(ForcedNoise(1))
-        curator = curator_over(
-            counter(population), distance=len(person), noise=noise, currency=currency
-        )
+        curator = curator_over(population, distance=len(person), noise=noise, currency=currency)
         question(curator)
         runs.append((noise.draws, curator.accountant.spends))
     (here, spends), (there, again) = runs
@@ -386,7 +384,7 @@ def moved(question, rows, person, *, currency=PURE, counter=LoopCounter) -> list
     return moves
 
 
-def fuzz_sensitivity(question_of, *, share=ONE, currency=PURE, counter=LoopCounter):
+def fuzz_sensitivity(question_of, *, share=ONE, currency=PURE):
     """Fail if a person is found who moves an answer by more than this share of what was paid."""
 
     # Without the shrinking of failures: a mutant needs to be caught, not to be explained.
@@ -399,7 +397,7 @@ def fuzz_sensitivity(question_of, *, share=ONE, currency=PURE, counter=LoopCount
     def moves_by_at_most_the_sensitivity(
         question: Question, rows: list[Row], person: list[Row]
     ) -> None:
-        moves = moved(question, rows, person, currency=currency, counter=counter)
+        moves = moved(question, rows, person, currency=currency)
         assert all(move <= share * sensitivity for move, sensitivity in moves)
 
     moves_by_at_most_the_sensitivity()

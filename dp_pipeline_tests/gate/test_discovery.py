@@ -1,6 +1,6 @@
 """What is discovered, what it costs, and what one person may change of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -33,7 +33,9 @@ from dp_pipeline_tests.raw.written import KEY, written_spec
 Row = tuple[float, str, str]
 """x, word, rider."""
 
+BOUNDS = "{x: {bounds: discover}}"
 NUMBERS = "{x: {bounds: discover, bins: {quantiles: 4}}}"
+WORDS = "{word: {levels: discover}}"
 ALL = "{x: {bounds: discover, bins: {quantiles: 4}}, word: {levels: discover}}"
 PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"
 
@@ -75,8 +77,19 @@ def crowd(values: Sequence[float], *, words: str = "ab", times: int = 100) -> li
     ]
 
 
+def rows_at(values: Iterable[float]) -> list[Row]:
+    return [(float(value), "a", "p") for value in values]
+
+
+def binned(folder, values, *, upper=100.0, many, unit=1.0, epsilon=20, noise=None):
+    """What is discovered of the bins of x in [0, upper]."""
+    text = f"{{x: {{bounds: [0, {upper}], bins: {{quantiles: {many}}}, unit: {unit}}}}}"
+    spec = spec_of(folder, text, f"{{epsilon: {epsilon}}}")
+    return run(spec, rows_at(values), noise)["x"]
+
+
 def test_without_noise_bounds_are_powers_of_two_around_the_rows(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 100}")
+    spec = spec_of(tmp_path, BOUNDS, "{epsilon: 100}")
     cases = {
         (33.0, 90.0): (0.0, 128.0),
         (70.0, 90.0): (64.0, 128.0),
@@ -92,7 +105,7 @@ def test_without_noise_bounds_are_powers_of_two_around_the_rows(tmp_path: Path) 
 
 def test_an_outlier_of_one_person_does_not_widen_bounds(tmp_path: Path) -> None:
     """Seeded; by the declared β it would fail once in 10^6 seeds."""
-    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
+    spec = spec_of(tmp_path, BOUNDS, "{epsilon: 1}")
     rows = [*crowd([1.5, 3.0]), (1e12, "a", "far")]
     assert run(spec, rows)["x"].bounds == (0.0, 4.0)
 
@@ -114,7 +127,7 @@ class Same(ForcedNoise):
 
 
 def test_a_bucket_passes_from_the_threshold_on(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
+    spec = spec_of(tmp_path, BOUNDS, "{epsilon: 1}")
     edges = bucket_edges(1.0)
     threshold = bucket_threshold(Fraction(1), len(edges) - 1, BETA)
     assert run(spec, [], Same(1, threshold))["x"].bounds == (edges[0], edges[-1])
@@ -125,11 +138,9 @@ def test_a_bucket_passes_from_the_threshold_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", [1.0, 0.1, 5.0])
 def test_edges_are_distinct_multiples_of_the_unit(tmp_path: Path, unit: float) -> None:
-    text = f"{{x: {{bounds: [0, 100], bins: {{quantiles: 16}}, unit: {unit}}}}}"
-    spec = spec_of(tmp_path, text, "{epsilon: 1}")
     rng = np.random.default_rng(1)
     for values in (rng.uniform(0, 100, 2000), rng.integers(0, 5, 2000), np.full(2000, 37.0)):
-        edges = run(spec, [(float(value), "a", "p") for value in values])["x"].edges
+        edges = binned(tmp_path, values, many=16, unit=unit, epsilon=1).edges
         assert len(edges) <= 15
         assert list(edges) == sorted(set(edges))
         assert all(0 < edge < 100 for edge in edges)
@@ -140,7 +151,7 @@ def test_edges_are_distinct_multiples_of_the_unit(tmp_path: Path, unit: float) -
 def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, NUMBERS, "{epsilon: 20}")
     values = np.random.default_rng(2).lognormal(3, 1, 4000)
-    full = spec.with_domain(run(spec, [(float(value), "a", "p") for value in values]))
+    full = spec.with_domain(run(spec, rows_at(values)))
     (box,) = full.domain.box(("x",))
     counts = np.bincount(
         full.domain["x"].cells.encode(np.clip(values, box.lower, box.upper)), minlength=4
@@ -148,28 +159,21 @@ def test_quantile_bins_hold_about_as_many_rows_each(tmp_path: Path) -> None:
     assert counts.min() > 850
 
 
-def test_a_value_of_most_rows_has_a_bin_of_its_own(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 16}}}", "{epsilon: 20}")
-    gains = np.random.default_rng(3).integers(200, 800, 500).astype(float).tolist()
-    first, *others = run(spec, [(gain, "a", "p") for gain in [*gains, *[0.0] * 3500]])["x"].edges
+def test_a_value_of_many_rows_is_cut_off_on_both_sides(tmp_path: Path) -> None:
+    gains = np.random.default_rng(3).integers(200, 800, 500)
+    first, *others = binned(tmp_path, [*gains, *[0] * 3500], upper=1000, many=16).edges
     assert first == 1.0
     # An eighth of the rows is for two of sixteen bins.
-    assert len(others) == 1
-    assert others[0] == pytest.approx(np.median(gains), abs=25)
-
-
-def test_a_value_in_the_middle_is_cut_off_on_both_sides(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: [0, 100], bins: {quantiles: 8}}}", "{epsilon: 20}")
-    hours = np.random.default_rng(4).integers(0, 100, 2000).astype(float).tolist()
-    edges = run(spec, [(hour, "a", "p") for hour in [*hours, *[40.0] * 2000]])["x"].edges
+    assert others == [pytest.approx(np.median(gains), abs=25)]
+    hours = np.random.default_rng(4).integers(0, 100, 2000)
+    edges = binned(tmp_path, [*hours, *[40] * 2000], many=8).edges
     assert {40.0, 41.0} <= set(edges)
     assert 5 <= len(edges) <= 7
 
 
 def test_pieces_tell_where_rows_are_inside_of_bins(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: [0, 1000], bins: {quantiles: 2}}}", "{epsilon: 20}")
-    values = [*np.random.default_rng(5).uniform(0, 100, 4000).tolist(), *[999.0] * 100]
-    starts, rows = np.array(run(spec, [(value, "a", "p") for value in values])["x"].pieces).T
+    values = [*np.random.default_rng(5).uniform(0, 100, 4000), *[999] * 100]
+    starts, rows = np.array(binned(tmp_path, values, upper=1000, many=2).pieces).T
     assert starts[0] == 0
     assert (np.diff(starts) > 0).all()
     assert (rows >= 0).all()
@@ -199,8 +203,7 @@ def test_every_query_has_its_part_of_the_budget(tmp_path: Path) -> None:
 
 
 def test_a_rule_of_texts_is_of_all_rows_that_a_person_may_have(tmp_path: Path) -> None:
-    text = "{word: {levels: discover}}"
-    spec = spec_of(tmp_path, text, "{epsilon: 1, delta: 0.001}", person=True)
+    spec = spec_of(tmp_path, WORDS, "{epsilon: 1, delta: 0.001}", person=True)
     (look,) = discovery_queries(spec)
     assert len(look.rule.weights) == 2
     rows = [(1.0, word, f"p{index}") for index in range(200) for word in "ab"]
@@ -264,11 +267,12 @@ def test_no_person_makes_answers_likelier_by_more_than_epsilon(tmp_path, relatio
 
 
 def test_noise_of_a_row_for_persons_with_two_is_caught(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}", person=True)
-    (honest,) = losses(spec, [*TOWN, (0.5, "a", "eve"), (0.6, "a", "eve")], TOWN, 1)
-    alone = spec_of(tmp_path, "{x: {bounds: discover}}", "{epsilon: 1}")
-    (cheap,) = losses(alone, [*TOWN, (0.5, "a", "eve"), (0.6, "a", "eve")], TOWN, 1)
-    assert abs(honest) <= 1 < abs(cheap)
+    joined = [*TOWN, (0.5, "a", "eve"), (0.6, "a", "eve")]
+    honest, cheap = (
+        losses(spec_of(tmp_path, BOUNDS, "{epsilon: 1}", person=person), joined, TOWN, 1)
+        for person in (True, False)
+    )
+    assert abs(*honest) <= 1 < abs(*cheap)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -295,12 +299,12 @@ def test_the_domain_of_too_few_rows_states_its_weakness(tmp_path: Path) -> None:
     assert spec.with_domain(domain).domain["word"].labels() == ("other",)
 
 
-@pytest.mark.parametrize("many", [0, 3])
-def test_quantiles_of_few_rows_are_one_bin_with_a_reason(tmp_path: Path, many: int) -> None:
-    spec = spec_of(tmp_path, "{x: {bounds: [0, 9], bins: {quantiles: 4}}}", "{epsilon: 0.1}")
+@pytest.mark.parametrize("times", [0, 3])
+def test_quantiles_of_few_rows_are_one_bin_with_a_reason(tmp_path: Path, times: int) -> None:
     weak = 0
     for seed in range(40):
-        actual = run(spec, crowd([1.0, 4.0], times=many), SeededNoise(seed))["x"]
+        values, noise = [1.0, 4.0] * times, SeededNoise(seed)
+        actual = binned(tmp_path, values, upper=9, many=4, epsilon=0.1, noise=noise)
         if actual.weak is not None:
             assert actual.weak.startswith("quantiles of x: the number of rows is less than its n")
             assert actual.edges == ()
@@ -319,7 +323,7 @@ def test_without_a_level_every_value_is_other(tmp_path: Path, dropped: str) -> N
 
 
 def test_the_level_of_all_others_is_counted_once(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{word: {levels: discover}}", "{epsilon: 1, delta: 0.001}")
+    spec = spec_of(tmp_path, WORDS, "{epsilon: 1, delta: 0.001}")
     domain = run(spec, [(1.0, "other", "p")] * 500)
     assert spec.with_domain(domain).domain["word"].labels()[:1] == ("other",)
     assert domain["word"].weak is not None
@@ -359,21 +363,17 @@ def test_a_killed_discovery_goes_on_with_the_answers_that_it_has(tmp_path: Path)
 
 
 def test_nothing_of_a_text_that_did_not_pass_is_stored(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{word: {levels: discover}}", "{epsilon: 10, delta: 0.000001}")
-    rows = [*crowd([1.0], words="a"), *crowd([1.0], words="b"), (1.0, "SECRET", "s")]
-    path = tmp_path / "transcript"
-    Transcript.create(path, "key")
-    transcript = Transcript(path)
-    run(spec, rows, transcript=transcript)
-    (answer,) = (record.answer for record in transcript.records[1:])
-    texts, rest = unpack_texts(answer)
+    spec = spec_of(tmp_path, WORDS, "{epsilon: 10, delta: 0.000001}")
+    transcript = Transcript()
+    run(spec, [*crowd([1.0, 2.0]), (1.0, "SECRET", "s")], transcript=transcript)
+    (record,) = transcript.records
+    texts, rest = unpack_texts(record.answer)
     assert (texts, len(rest)) == ((b"a", b"b"), 0)
-    assert sum(record.answer.size for record in transcript.records) == 5
-    assert all("SECRET" not in record.words for record in transcript.records)
+    assert "SECRET" not in record.words
 
 
 def test_counts_and_their_order_do_not_leave_with_the_texts(tmp_path: Path) -> None:
-    spec = spec_of(tmp_path, "{word: {levels: discover}}", "{epsilon: 10, delta: 0.000001}")
+    spec = spec_of(tmp_path, WORDS, "{epsilon: 10, delta: 0.000001}")
     answers: list[IntArray] = []
     for times in ((100, 900), (900, 100)):
         rows = [*crowd([1.0], words="a", times=times[0]), *crowd([1.0], words="b", times=times[1])]
@@ -419,31 +419,22 @@ def test_dates_are_discovered_from_years_with_rows() -> None:
     assert domain.warnings == ()
 
 
-SIXTEEN = [(index + 0.5, "a", "p") for index in range(16)] * 100
-"""A hundred rows in the middle of each unit."""
+UNITS = [index + 0.5 for index in range(16)] * 100
 
 
-def quantiles(unit: float = 1.0, *, many: int = 4) -> str:
-    return f"{{x: {{bounds: [0, 16], bins: {{quantiles: {many}}}, unit: {unit}}}}}"
-
-
-def test_without_noise_every_bin_has_as_many_rows(tmp_path: Path) -> None:
-    for many, edges in ((4, (4.0, 8.0, 12.0)), (2, (8.0,))):
-        spec = spec_of(tmp_path, quantiles(many=many), "{epsilon: 1000}")
-        assert run(spec, SIXTEEN)["x"].edges == edges
-
-
-def test_inside_of_a_box_a_cut_lies_where_its_rows_say(tmp_path: Path) -> None:
-    """The rows of a box that is not divided are taken to lie evenly."""
-    spec = spec_of(tmp_path, quantiles(0.25, many=2), "{epsilon: 1000}")
-    rows = [(8.0 + index / 400, "a", "p") for index in range(400)]
-    assert run(spec, rows)["x"].edges == (8.5,)
-
-
-def test_three_steps_of_a_tenth_are_three_tenths(tmp_path: Path) -> None:
-    text = "{x: {bounds: [0, 1.6], bins: {quantiles: 2}, unit: 0.1}}"
-    rows = [(index / 10 + 0.05, "a", "p") for index in range(6)] * 100
-    assert run(spec_of(tmp_path, text, "{epsilon: 1000}"), rows)["x"].edges == (0.3,)
+@pytest.mark.parametrize(
+    ("values", "upper", "unit", "many", "edges"),
+    [
+        (UNITS, 16, 1.0, 4, (4.0, 8.0, 12.0)),
+        (UNITS, 16, 1.0, 2, (8.0,)),
+        # The rows of a box that is not divided are taken to lie evenly.
+        ([8.0 + index / 400 for index in range(400)], 16, 0.25, 2, (8.5,)),
+        ([index / 10 + 0.05 for index in range(6)] * 100, 1.6, 0.1, 2, (0.3,)),
+    ],
+    ids=["four bins", "two bins", "inside of a box", "three tenths"],
+)
+def test_without_noise_bins_have_equally_many_rows(tmp_path, values, upper, unit, many, edges):
+    assert binned(tmp_path, values, upper=upper, many=many, unit=unit, epsilon=1000).edges == edges
 
 
 @pytest.mark.parametrize(
@@ -457,7 +448,7 @@ def test_three_steps_of_a_tenth_are_three_tenths(tmp_path: Path) -> None:
 )
 def test_a_box_is_divided_while_it_is_wide_and_heavy(tmp_path, unit, answer, steps):
     noise = RecordingNoise(Same(1, answer))
-    run(spec_of(tmp_path, quantiles(unit), "{epsilon: 1}"), [], noise)
+    binned(tmp_path, [], upper=16, many=4, unit=unit, epsilon=1, noise=noise)
     sizes = [draw.exact.shape for draw in noise.draws if draw.mechanism == LAPLACE]
     assert [shape[1] for shape in sizes].count(16) == steps
 
@@ -472,7 +463,4 @@ def test_of_two_measures_the_one_with_more_shares_counts_more(tmp_path: Path) ->
             wanted.ravel()[0 if first else -1] = 1000
             return wanted
 
-    (cut,) = (
-        run(spec_of(tmp_path, quantiles(many=2), "{epsilon: 1}"), [], Twice(1))["x"].edges or ()
-    )
-    assert cut == 15.0
+    assert binned(tmp_path, [], upper=16, many=2, epsilon=1, noise=Twice(1)).edges == (15.0,)

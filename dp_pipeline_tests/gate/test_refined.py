@@ -16,7 +16,6 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline.gate import noise as sources
-from dp_pipeline.gate import samplers
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.mechanisms import refine
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
@@ -81,23 +80,6 @@ def test_refined_noise_is_discrete_laplace_over_all_first_draws(scale, finer):
     assert fit(second - 7, finer) > ALARM
     third = source.refined_laplace(counts, second, finer, finer * 3 / 4)
     assert fit(third - 7, finer * 3 / 4) > ALARM
-
-
-SECOND_FAILS = samplers._second_fails
-
-
-@pytest.mark.parametrize("is_below", [True, False])
-def test_a_wrong_coin_is_caught(is_below, monkeypatch) -> None:
-    """A mutant: one of the odd coins always falls the same way."""
-
-    def changed(size, first, second, uniform):
-        if (first > second) is is_below:
-            return np.zeros(size, np.bool_)
-        return SECOND_FAILS(size, first, second, uniform)
-
-    monkeypatch.setattr(samplers, "_second_fails", changed)
-    drawn = given(SeededNoise(3), 2, *SCALES[0], 40_000)
-    assert probability_of(drawn, 2, *SCALES[0]) < ALARM
 
 
 def test_new_noise_in_place_of_refined_noise_is_caught() -> None:

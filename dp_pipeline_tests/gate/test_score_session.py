@@ -130,15 +130,6 @@ def test_the_sensitivity_of_gaps_is_reached(kind: str, rows: int) -> None:
     assert most == paid == 3 * rows * UNIT
 
 
-def test_all_scores_for_the_price_of_one_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The mutant of the edge filter: noise for one score on every one of them.
-    monkeypatch.setattr(selection, "sum", max, raising=False)
-    ((most, paid),) = moved(
-        lambda curator: curator.open_scores(FLAT).measure_all(amount=ONE), [], [TEN_PEOPLE[0]]
-    )
-    assert most == 3 * paid
-
-
 def test_scores_near_the_end_of_int64_are_cut_and_never_refused() -> None:
     far = DependenceScore(np.full((3, 2), 1 << 62))
     scores = {PAIRS[0]: far, PAIRS[1]: DependenceScore(np.full((2, 3), -(1 << 62)))}

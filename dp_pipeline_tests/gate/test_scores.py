@@ -65,94 +65,15 @@ def with_rows(table: Table, rows: list[int]) -> Table:
     return table + np.bincount(rows, minlength=table.size).reshape(table.shape)
 
 
-def fuzz(score: Callable[[Table], int], linf: Callable[[int], int]) -> None:
-    """Fail if any of a thousand persons moves the score by more than it says."""
-    for seed in range(1000):
-        uniform = np.random.default_rng(seed)
-        table, person = some_table(uniform), some_person(uniform)
-        moved = abs(score(with_rows(table, person)) - score(table))
-        assert moved <= linf(len(person)), (seed, table, person)
-
-
 @pytest.mark.parametrize(
     "score", [GAP, FLAT, Independence(), Purity()], ids=["gap", "flat", "independence", "purity"]
 )
 def test_one_person_moves_a_score_by_at_most_its_linf(score) -> None:
-    fuzz(score.score, score.linf)
-
-
-def independence_in_floats(dtype: type) -> Callable[[Table], int]:
-    """U without Python integers."""
-
-    def score(table: Table) -> int:
-        wide = table.astype(dtype)
-        n = wide.sum()
-        product = np.outer(wide.sum(axis=1), wide.sum(axis=0))
-        return int(UNIT * np.abs(n * wide - product).sum() // (2 * n)) if n else 0
-
-    return score
-
-
-def independence_rounded_in_each_cell(table: Table) -> int:
-    wide = table.astype(object)
-    n = int(wide.sum())
-    product = np.outer(wide.sum(axis=1), wide.sum(axis=0))
-    return int(UNIT * np.abs(wide - product // n).sum()) // 2 if n else 0
-
-
-def gap_in_float32(table: Table) -> int:
-    expected = GAP.expected.astype(np.float32)
-    return int(np.abs(np.float32(UNIT) * table.astype(np.float32) - expected).sum())
-
-
-def gap_from_the_true_row_count(table: Table) -> int:
-    return DependenceScore.of_product(float(table.sum()), LEFT, RIGHT).score(table)
-
-
-def of_shares(score) -> Callable[[Table], int]:
-    """The score of shares of the largest cell."""
-    return lambda table: score.score(1000 * table // max(int(table.max()), 1))
-
-
-def purity_in_float32(table: Table) -> int:
-    counts = table.astype(np.float32)
-    sizes = np.maximum(counts.sum(axis=0), 1)
-    return int((UNIT // 2 * (counts**2).sum(axis=0) // sizes).sum())
-
-
-def impurity(table: Table) -> int:
-    """Gini's, in whole units: what is left of the rows."""
-    return UNIT * int(table.sum()) - 2 * Purity().score(table)
-
-
-WRONG_SCORES = {
-    "S in float32": (purity_in_float32, Purity().linf),
-    "S as shares of the largest": (of_shares(Purity()), Purity().linf),
-    "S claims a third of a row": (Purity().score, lambda rows: UNIT * rows // 3),
-    "S forgets the rows of a person": (Purity().score, lambda _: Purity().linf(1)),
-    "all impurity at the price of a half": (impurity, Purity().linf),
-    "U in float32": (independence_in_floats(np.float32), Independence().linf),
-    "U in float64": (independence_in_floats(np.float64), Independence().linf),
-    "U rounded in each cell": (independence_rounded_in_each_cell, Independence().linf),
-    "U as shares of the largest": (of_shares(Independence()), Independence().linf),
-    "U without dividing by n": (
-        lambda table: Independence().score(table) * int(table.sum()),
-        Independence().linf,
-    ),
-    "U claims 1.9 in place of 2": (Independence().score, lambda rows: 19 * UNIT * rows // 10),
-    "U forgets the rows of a person": (Independence().score, lambda _: Independence().linf(1)),
-    "G in float32": (gap_in_float32, GAP.linf),
-    "G with the true row count": (gap_from_the_true_row_count, GAP.linf),
-    "G as shares of the largest": (of_shares(GAP), GAP.linf),
-    "G claims one unit less": (GAP.score, lambda rows: UNIT * rows - 1),
-    "G forgets the rows of a person": (GAP.score, lambda _: GAP.linf(1)),
-}
-
-
-@pytest.mark.parametrize("wrong", WRONG_SCORES.values(), ids=WRONG_SCORES.keys())
-def test_a_score_above_its_sensitivity_is_detected(wrong) -> None:
-    with pytest.raises(AssertionError):
-        fuzz(*wrong)
+    for seed in range(1000):
+        uniform = np.random.default_rng(seed)
+        table, person = some_table(uniform), some_person(uniform)
+        moved = abs(score.score(with_rows(table, person)) - score.score(table))
+        assert moved <= score.linf(len(person)), (seed, table, person)
 
 
 def small_tables(shape: tuple[int, int], most: int) -> list[Table]:
@@ -171,17 +92,6 @@ def test_all_small_tables_and_all_added_rows_stay_within_linf(shape, most):
             assert moved <= score.linf(1)
 
 
-def test_brute_force_finds_the_bound_of_independence() -> None:
-    for n in range(1, 6):
-        worst = max(
-            abs(exact_independence(with_rows(table, [cell])) - exact_independence(table))
-            for table in small_tables((2, 2), n)
-            if table.sum() == n
-            for cell in range(4)
-        )
-        assert worst == Fraction(2 * n, n + 1)
-
-
 def exact_independence(table: Table) -> Fraction:
     """½ Σ |c_ij − r_i c_j / n|, term by term."""
     n = sum(map(int, table.ravel()))
@@ -196,16 +106,6 @@ def exact_independence(table: Table) -> Fraction:
 @given(tables)
 def test_independence_is_its_formula_rounded_down(table: Table) -> None:
     assert Independence().score(table) == math.floor(UNIT * exact_independence(table))
-
-
-def test_brute_force_finds_the_bound_of_purity() -> None:
-    moves = {
-        exact_purity(with_rows(table, [cell])) - exact_purity(table)
-        for table in small_tables((2, 2), 3)
-        for cell in range(4)
-    }
-    assert max(moves) == Fraction(1, 2)
-    assert -Fraction(1, 2) < min(moves) < 0
 
 
 def exact_purity(table: Table) -> Fraction:
@@ -235,6 +135,7 @@ def test_a_score_of_many_parents_is_that_of_one_axis() -> None:
     known = FScore(), MutualInformation(rows), MutualInformation(rows, True)
     for score in (Independence(), Purity(), *known):
         assert score.score(counts) == score.score(flat)
+    assert Independence().score(np.zeros((0, 5), np.int64)) == 0
     alone = counts.sum(axis=(1, 2))
     assert [score.score(alone) for score in (Independence(), MutualInformation(rows))] == [0, 0]
 
@@ -365,12 +266,6 @@ def test_half_the_bound_for_a_replaced_row_is_caught(score) -> None:
         for other in replaced(table)
     )
     assert worst > score.linf(2) // 2
-
-
-def test_nothing_depends_on_nothing_and_one_row_on_nothing() -> None:
-    empty = np.zeros((2, 2), np.int64)
-    scores = [Independence().score(table) for table in (empty, with_rows(empty, [3]))]
-    assert [*scores, Independence().score(np.zeros((0, 5), np.int64))] == [0, 0, 0]
 
 
 def test_the_gap_to_a_released_product_is_counted_by_hand() -> None:

@@ -77,29 +77,10 @@ def p_value(draw: Callable[[], np.ndarray]) -> float:
     return 5 * float(min(together, *alone))
 
 
-def drawing(seed: int) -> Callable[[], np.ndarray]:
-    uniform = UniformIntegers(random.Random(seed).randbytes)
-    table = {"cells": len(COUNTS), "threshold": THRESHOLD, "uniform": uniform}
-    return partial(sparse_laplace, np.array([[1, 3], [3, 1]]), SCALE, **table)
-
-
 def test_all_cells_together_are_as_if_each_had_its_own_noise() -> None:
-    assert p_value(drawing(1)) > ALARM
-
-
-GEOMETRIC, NUMBER = sparse_sampler.geometric_noise, sparse_sampler.threshold_binomial
-WRONG = {
-    "geometric_noise": lambda *given: GEOMETRIC(*given) + 1,  # a tail that begins one too high
-    "np.isin": lambda keys, _: np.zeros(len(keys), bool),  # marks on occupied cells count
-    # The number is of all cells: drawn for the empty ones alone, half of the marks are lost.
-    "threshold_binomial": lambda cells, *given: NUMBER(cells - 2, *given),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_sampler_is_caught(name, monkeypatch) -> None:
-    monkeypatch.setattr(f"dp_pipeline.gate.sparse_sampler.{name}", WRONG[name])
-    assert p_value(drawing(1)) < ALARM
+    table = {"cells": len(COUNTS), "threshold": THRESHOLD, "uniform": words(1)}
+    occupied = np.array([[1, 3], [3, 1]])
+    assert p_value(partial(sparse_laplace, occupied, SCALE, **table)) > ALARM
 
 
 @by_source

@@ -132,28 +132,6 @@ def test_one_persons_text_leaves_with_probability_delta_at_most(mechanism: str) 
         assert chance(rule, 0) == 0
 
 
-DELTA = ONE / 50
-OF_THREE = kind_of(TRUNCATED_TEXTS, rows=3, persons=1, delta=DELTA)
-UNDIVIDED = noise_bound(OF_THREE.spend.scale, DELTA)
-CHEAP = replace(OF_THREE.spend, scale=OF_THREE.spend.scale / 3)
-WRONG_RULES = {
-    "a threshold one lower": (rule_of(), {"threshold": rule_of().threshold - 1}, 1),
-    "a δ that is not divided among texts": (OF_THREE, {"threshold": UNDIVIDED + 1}, 3),
-    "a scale of one row for persons with three": (OF_THREE, {"spend": CHEAP}, 3),
-}
-
-
-@pytest.mark.parametrize("name", WRONG_RULES)
-def test_a_wrong_rule_is_caught(name) -> None:
-    rule, changes, rows = WRONG_RULES[name]
-    assert largest_mass(rule, rows, 1) <= DELTA < largest_mass(replace(rule, **changes), rows, 1)
-
-
-def test_rows_counted_in_place_of_persons_are_caught() -> None:
-    # One person with three rows of a text that nobody else has.
-    assert chance(OF_THREE, 1) <= DELTA < chance(OF_THREE, 3)
-
-
 def test_the_most_noise_is_the_least_that_delta_allows() -> None:
     for scale, delta in product(map(Fraction, ("0.5", "1", "7/3", "40")), (1e-2, 1e-4, 1e-6)):
         k, q = noise_bound(scale, Fraction(delta)), math.exp(-1 / scale)

@@ -144,33 +144,6 @@ def test_a_person_with_many_rows_uses_exactly_epsilon(seed, epsilon, where):
     assert loss(Honest(seed), where, distance=len(where), epsilon=epsilon) == epsilon
 
 
-def keeps_the_parents(session, places, nodes, bits, shares):
-    keys, left = session._keys[places], session._left[places]
-    TREE_ADVANCE(session, places, nodes, bits, shares)
-    if bits:
-        joined = np.concatenate([session._keys, keys])
-        order = np.argsort(joined)
-        session._keys = joined[order]
-        session._left = np.concatenate([session._left, left])[order]
-
-
-def subtracting(spent: Callable[[IntArray, int], IntArray]) -> Callable[..., None]:
-    """Return a mutant that subtracts other shares than those that were spent."""
-    return lambda session, places, nodes, bits, shares: TREE_ADVANCE(
-        session, places, nodes, bits, spent(shares, bits)
-    )
-
-
-TREE_ADVANCE = TreeSession._advance
-MUTANTS = {
-    "forgets to subtract": subtracting(lambda shares, _: np.zeros_like(shares)),
-    "gives children what the root had": subtracting(
-        lambda shares, bits: shares - (SHARES if bits else 0)
-    ),
-    "keeps the parents": keeps_the_parents,
-    "subtracts the mean": subtracting(lambda shares, _: np.full_like(shares, shares.mean())),
-}
-
 EVERY = Prefixes.concatenate([ROOT.children(bits) for bits in range(TREE.depth + 1)])
 
 
@@ -193,18 +166,8 @@ class Greedy:
         return answers
 
 
-def greediest() -> Fraction:
-    return max(max(losses(Greedy(seed))) for seed in range(40))
-
-
 def test_a_greedy_model_gets_no_more_than_epsilon() -> None:
-    assert Fraction(1, 2) < greediest() <= 1
-
-
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
-def test_a_session_that_loses_count_is_caught(mutant, monkeypatch):
-    monkeypatch.setattr(TreeSession, "_advance", mutant)
-    assert greediest() > 1
+    assert Fraction(1, 2) < max(max(losses(Greedy(seed))) for seed in range(40)) <= 1
 
 
 @pytest.mark.parametrize("distance", [1, 3])
