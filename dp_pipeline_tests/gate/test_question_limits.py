@@ -78,6 +78,12 @@ EVEN = np.full(3, 1 << 14)
 EVEN[0] <<= 1
 
 
+distance_of, error_of = partial(asks, "measure_distance"), partial(asks, "measure_marginal_error")
+nodes_of, boxes_of = partial(asks, "measure_nodes"), partial(asks, "measure_boxes")
+classes_of = partial(asks, "measure_classes")
+scores_of, choice_of = partial(asks_scores, "measure_all"), partial(asks_scores, "choose")
+
+
 def in_clusters(*rules: NearestCentre, salt: int = 0) -> Question:
     how = {"sizes_epsilon": ONE / 2, "totals_epsilon": ONE / 2, "salt": salt}
     return lambda curator: curator.measure_clusters(list(rules), **how)
@@ -99,27 +105,27 @@ DIFFERENT: list[Question] = [
     lambda c: c.tabulate({("y",): HALF, ("smokes",): HALF}),
     *(asks("measure_grid", ("x",), cells=cells) for cells in (1, 3, 4)),
     *(asks("measure_grid", columns, cells=4) for columns in (("y",), ("x", "y"), ("y", "x"))),
-    *(asks("measure_nodes", (name,), Nodes.root(), depth=1) for name in "xy"),
-    *(asks("measure_nodes", ("x",), TWO_NODES.where(np.array([i])), depth=1) for i in (0, 1)),
+    *(nodes_of((name,), Nodes.root(), depth=1) for name in "xy"),
+    *(nodes_of(("x",), TWO_NODES.where(np.array([i])), depth=1) for i in (0, 1)),
     *(asks("choose", "edge", {PAIRS[0]: score}) for score in (GAP, HIGHER_GAP, Purity())),
-    asks_scores("measure_all", {PAIRS[0]: GAP}),
-    asks_scores("measure_all", {PAIRS[0][::-1]: TURNED_GAP}),
-    *(asks_scores("choose", SCORED, "edge", names) for names in (PAIRS, PAIRS[1:])),
-    asks_scores("choose", SCORED, "edge", PAIRS, penalties={PAIRS[2]: 1}),
+    scores_of({PAIRS[0]: GAP}),
+    scores_of({PAIRS[0][::-1]: TURNED_GAP}),
+    *(choice_of(SCORED, "edge", names) for names in (PAIRS, PAIRS[1:])),
+    choice_of(SCORED, "edge", PAIRS, penalties={PAIRS[2]: 1}),
     *(asks("sparse_table", ("colour",), threshold=threshold) for threshold in (2, 3)),
     asks("sparse_table", ("smokes",), threshold=2),
-    *(asks("measure_distance", RULE, clip=8 * n, shift=n) for n in (1, 2)),
-    *(asks("measure_distance", RULE, clip=9, shift=shift) for shift in (0, 1)),
-    *(asks("measure_distance", rule, clip=9, shift=0) for rule in (LIGHT, MOVED)),
-    *(asks("measure_classes", RULE, name) for name in ("smokes", "colour")),
-    *(asks("measure_classes", rule, "smokes") for rule in (MOVED, ALONG_Y)),
+    *(distance_of(RULE, clip=8 * n, shift=n) for n in (1, 2)),
+    *(distance_of(RULE, clip=9, shift=shift) for shift in (0, 1)),
+    *(distance_of(rule, clip=9, shift=0) for rule in (LIGHT, MOVED)),
+    *(classes_of(RULE, name) for name in ("smokes", "colour")),
+    *(classes_of(rule, "smokes") for rule in (MOVED, ALONG_Y)),
     *(asks("measure_mistakes", replace(GUESS, **other)) for other in OTHER_GUESSES),
     *(asks("measure_residuals", RULE, (radius,)) for radius in (8, 9)),
     asks("measure_residuals", MOVED, (9,)),
     *(in_clusters(*rules) for rules in ((RULE, MOVED), (MOVED, RULE), (RULE, RULE))),
     in_clusters(RULE, RULE, salt=1),
-    *(asks("measure_boxes", TREE, HALVES.where(np.array([i]))) for i in (0, 1)),
-    *(asks("measure_boxes", tree, HALVES) for tree in (TREE, TURNED)),
+    *(boxes_of(TREE, HALVES.where(np.array([i]))) for i in (0, 1)),
+    *(boxes_of(tree, HALVES) for tree in (TREE, TURNED)),
     lambda c: expand_root(c, TREE, shares=7),
     lambda c: expand_root(c, TREE, shares=8),
     lambda c: expand_root(c, TREE),
@@ -129,7 +135,7 @@ DIFFERENT: list[Question] = [
     lambda c: c.open_splits(TREE, bits=1, epsilon=ONE).decide_splits(ROOT),
     lambda c: c.open_splits(TREE, bits=2, epsilon=ONE).decide_splits(ROOT),
     lambda c: c.open_splits(TURNED, bits=1, epsilon=ONE).decide_splits(ROOT),
-    *(asks("measure_marginal_error", {("colour",): s}) for s in (EVEN, EVEN[::-1].copy())),
+    *(error_of({("colour",): s}) for s in (EVEN, EVEN[::-1].copy())),
 ]
 """Each differs from all others in one argument or more that its answer depends on."""
 
@@ -183,14 +189,11 @@ def predicted(**changes: object) -> Question:
 
 
 REFUSED: dict[str, Question] = {
-    "overlapping nodes": asks("measure_nodes", ("x", "y"), OVERLAPPING, depth=1),
-    "a node twice": asks("measure_nodes", ("x",), Nodes.concatenate([ROOT_NODE] * 2), depth=1),
-    "nodes below the depth": asks("measure_nodes", ("x",), ROOT_NODE.children(1), depth=0),
-    "cells outside the tree": asks(
-        "measure_nodes", ("x",), Nodes(np.array([1]), np.array([2])), depth=1
-    ),
-    "a tree above the cap": asks("measure_nodes", ("x", "y"), ROOT_NODE, depth=13),
-    "a negative depth": asks("measure_nodes", ("x",), ROOT_NODE, depth=-1),
+    "overlapping nodes": nodes_of(("x", "y"), OVERLAPPING, depth=1),
+    "nodes below the depth": nodes_of(("x",), ROOT_NODE.children(1), depth=0),
+    "cells outside the tree": nodes_of(("x",), Nodes(np.array([1]), np.array([2])), depth=1),
+    "a tree above the cap": nodes_of(("x", "y"), ROOT_NODE, depth=13),
+    "a negative depth": nodes_of(("x",), ROOT_NODE, depth=-1),
     "a grid above the cap": asks("measure_grid", ("x", "y"), cells=4097),
     "no cells": asks("measure_grid", ("x",), cells=0),
     "an axis twice": asks("measure_grid", ("x", "x"), cells=2),
@@ -198,39 +201,32 @@ REFUSED: dict[str, Question] = {
     "a grid over levels": asks("measure_grid", ("colour",), cells=2),
     "an attribute twice": asks("measure", ("colour", "colour")),
     "an attribute twice in a choice": asks("choose", "edge", {("y", "y"): Independence()}),
-    "an attribute twice in an error": asks(
-        "measure_marginal_error", {("smokes", "smokes"): np.array([[1 << 16, 0], [0, 0]])}
+    "an attribute twice in an error": error_of(
+        {("smokes", "smokes"): np.array([[1 << 16, 0], [0, 0]])}
     ),
     "an attribute twice in a table": lambda c: c.tabulate({(): ONE, ("colour", "colour"): ONE}),
     "attributes without cells": asks("measure", ("x",)),
+    "a sparse table without cells": asks("sparse_table", ("x",), threshold=1),
     "an unknown attribute": asks("measure", ("income",)),
     "a score that a model brings along": asks("choose", "edge", OWN),
     "no candidates": asks("choose", "edge", {}),
     "a table at no epsilon": lambda c: c.tabulate({(): ONE, ("y",): Fraction(0)}),
     "a table at a float epsilon": lambda c: c.tabulate({(): 1.0}),  # type: ignore[dict-item]
     "no epsilon": partial(asks("measure", ()), epsilon=Fraction(0)),
-    "negative epsilon": partial(asks("measure", ()), epsilon=-ONE),
     "a float epsilon": partial(asks("measure", ()), epsilon=1.0),
-    "no released marginals": asks("measure_marginal_error", {}),
-    "shares that do not add up": asks("measure_marginal_error", {("colour",): EVEN + 1}),
-    "negative shares": asks(
-        "measure_marginal_error", {("colour",): np.array([1 << 17, -(1 << 16), 0])}
-    ),
-    "shares of another shape": asks("measure_marginal_error", {("smokes",): EVEN}),
-    "shares of another kind of number": asks(
-        "measure_marginal_error", {("colour",): EVEN.astype(np.uint64)}
-    ),
-    "boxes with keys of their own": asks("measure_boxes", TREE, OwnKeys(ROOT.depths, ROOT.bits)),
-    "overlapping boxes": asks("measure_boxes", TREE, Prefixes.concatenate([ROOT, HALVES])),
-    "boxes below the tree": asks("measure_boxes", TREE, ROOT.children(5)),
-    "boxes in 32 bits": asks("measure_boxes", BitTree(("x", "y"), (0, 1) * 17), FIRST_BITS_LOST),
-    "too many boxes": asks(
-        "measure_boxes", TREE, Prefixes(np.full(MANY, 4), np.zeros(MANY, dtype=np.int64))
-    ),
+    "no released marginals": error_of({}),
+    "shares that do not add up": error_of({("colour",): EVEN + 1}),
+    "negative shares": error_of({("colour",): np.array([1 << 17, -(1 << 16), 0])}),
+    "shares of another shape": error_of({("smokes",): EVEN}),
+    "shares of another kind of number": error_of({("colour",): EVEN.astype(np.uint64)}),
+    "boxes with keys of their own": boxes_of(TREE, OwnKeys(ROOT.depths, ROOT.bits)),
+    "overlapping boxes": boxes_of(TREE, Prefixes.concatenate([ROOT, HALVES])),
+    "boxes below the tree": boxes_of(TREE, ROOT.children(5)),
+    "boxes in 32 bits": boxes_of(BitTree(("x", "y"), (0, 1) * 17), FIRST_BITS_LOST),
+    "too many boxes": boxes_of(TREE, Prefixes(np.full(MANY, 4), np.zeros(MANY, dtype=np.int64))),
     "a tree whose columns can change": asks("open_tree", BitTree(["x", "y"], (0, 1))),  # type: ignore[arg-type]
     "a tree whose axes can change": asks("open_tree", CHANGEABLE),
     "a tree over levels": asks("open_tree", BitTree(("colour",), (0,))),
-    "a tree over an axis twice": asks("open_tree", BitTree(("x", "x"), (0,))),
     "a tree at no epsilon": partial(asks("open_tree", TREE), epsilon=Fraction(0)),
     "a tree at a float epsilon": partial(asks("open_tree", TREE), epsilon=1.0),
     "a tree whose share has too large a scale": partial(
@@ -244,14 +240,9 @@ REFUSED: dict[str, Question] = {
     ),
     "splits into nothing more": asks("open_splits", TREE, bits=0),
     "splits into 32": asks("open_splits", TREE, bits=5),
-    "distances over levels": asks(
-        "measure_distance", along_x(0, 1, name="colour"), clip=1, shift=0
-    ),
-    "distances over an axis twice": asks(
-        "measure_distance", NearestCentre(("x", "x"), ((0, 0),), (1, 1)), clip=1, shift=0
-    ),
-    "a clip of nothing": asks("measure_distance", RULE, clip=7, shift=3),
-    "a weight that is not whole": asks("measure_distance", along_x(0, 0.5), clip=9, shift=0),
+    "distances over levels": distance_of(along_x(0, 1, name="colour"), clip=1, shift=0),
+    "a clip of nothing": distance_of(RULE, clip=7, shift=3),
+    "a weight that is not whole": distance_of(along_x(0, 0.5), clip=9, shift=0),
     "clusters without rules": in_clusters(),
     "clusters of two sizes": in_clusters(RULE, NearestCentre(("x",), ((0,), (1,)), (1024,))),
     "clusters over two axes": in_clusters(RULE, ALONG_Y),
@@ -261,45 +252,35 @@ REFUSED: dict[str, Question] = {
     "a centre that is not whole": in_clusters(along_x(0.5)),
     "a radius of nothing": asks("measure_residuals", RULE, (0,)),
     "a radius too few": asks("measure_residuals", RULE, ()),
-    "a centre nowhere": asks("measure_classes", along_x(float("nan")), "colour"),
-    "too many classes": asks(
-        "measure_classes", NearestCentre(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes"
+    "a centre nowhere": classes_of(along_x(float("nan")), "colour"),
+    "too many classes": classes_of(
+        NearestCentre(("x",), ((0,),) * ((1 << 23) + 1), (1,)), "smokes"
     ),
-    "classes without cells": asks("measure_classes", RULE, "x"),
-    "no scores": asks_scores("measure_all", {}),
-    "a score of one's own": asks_scores("measure_all", OWN),
-    "a gap of another shape": asks_scores("measure_all", {PAIRS[1]: FLAT[PAIRS[0]]}),
-    "an attribute twice in scores": asks_scores("measure_all", {("y", "y"): Independence()}),
-    "a score of the number of rows": asks_scores("measure_all", {(): Independence()}),
-    "a score of an unknown attribute": asks_scores("measure_all", {("y", "z"): Independence()}),
-    "scores at no amount": partial(asks_scores("measure_all", FLAT), epsilon=Fraction(0)),
+    "classes without cells": classes_of(RULE, "x"),
+    "a gap of another shape": scores_of({PAIRS[1]: FLAT[PAIRS[0]]}),
+    "a score of the number of rows": scores_of({(): Independence()}),
+    "a score of an unknown attribute": scores_of({("y", "z"): Independence()}),
+    "scores at no amount": partial(scores_of(FLAT), epsilon=Fraction(0)),
     "scores at a float amount": partial(asks_scores("measure_total", FLAT), epsilon=0.5),
-    "a choice among none": asks_scores("choose", FLAT, "edge", []),
-    "a choice of one twice": asks_scores("choose", FLAT, "edge", [PAIRS[0]] * 2),
-    "a choice of another": asks_scores("choose", FLAT, "edge", [NOT_A_PAIR]),
-    "a penalty of another": asks_scores("choose", FLAT, "edge", PAIRS, penalties={NOT_A_PAIR: 1}),
-    "a penalty that is not whole": asks_scores(
-        "choose", FLAT, "edge", PAIRS, penalties={PAIRS[0]: 0.5}
-    ),
-    "a penalty beyond int64": asks_scores(
-        "choose", FLAT, "edge", PAIRS, penalties={PAIRS[0]: 1 << 62}
-    ),
+    "a choice among none": choice_of(FLAT, "edge", []),
+    "a choice of one twice": choice_of(FLAT, "edge", [PAIRS[0]] * 2),
+    "a choice of another": choice_of(FLAT, "edge", [NOT_A_PAIR]),
+    "a penalty of another": choice_of(FLAT, "edge", PAIRS, penalties={NOT_A_PAIR: 1}),
+    "a penalty that is not whole": choice_of(FLAT, "edge", PAIRS, penalties={PAIRS[0]: 0.5}),
+    "a penalty beyond int64": choice_of(FLAT, "edge", PAIRS, penalties={PAIRS[0]: 1 << 62}),
     "a predicted column twice": predicted(columns=("y", "y"), weights=((0, 0, 0), (0, 0, 0))),
     "a predicted weight missing": predicted(weights=((-2, 1), (0, 0, 1))),
     "the weights of a predicted column missing": predicted(weights=((-2, 1, 3),)),
     "a predicted weight that is not whole": predicted(weights=((-2, 1, 3.0), (0, 0, 1))),
     "a truth for a predicted weight": predicted(weights=((-2, 1, True), (0, 0, 1))),
-    "a predicted number of NumPy": predicted(intercept=np.int64(1)),
     "a predicted weight too large": predicted(intercept=-MAX_WEIGHT - 1),
     "predicted weights that can change": predicted(weights=([-2, 1, 3], (0, 0, 1))),
     "predicted columns that can change": predicted(columns=["colour", "y"]),
     "predicted codes that can change": predicted(positive=[1]),
     "a predicted code that is not there": predicted(positive=(2,)),
     "a predicted code below zero": predicted(positive=(-1,)),
-    "a predicted target that is not there": predicted(target="age"),
     "a predicted target without cells": predicted(target="x"),
     "predicted by a column without cells": predicted(columns=("colour", "x")),
-    "predicted by a column that is not there": predicted(columns=("colour", "age")),
 }
 
 

@@ -258,16 +258,6 @@ def test_f_is_the_best_of_all_partitions(columns: list[tuple[int, int]]) -> None
     assert FScore().score(table) == f_by_all_partitions(table)
 
 
-@pytest.mark.parametrize("score", [MutualInformation(4), FScore()], ids=["I", "F"])
-def test_half_the_bound_for_a_replaced_row_is_caught(score) -> None:
-    worst = max(
-        abs(score.score(other) - score.score(table))
-        for table in with_so_many_rows((2, 2), 4)
-        for other in replaced(table)
-    )
-    assert worst > score.linf(2) // 2
-
-
 def test_the_gap_to_a_released_product_is_counted_by_hand() -> None:
     gap = DependenceScore.of_product(8, [0.5, 0.5], [0.25, 0.75])  # 1 3 1 3
     assert gap.score(np.array([[1, 3], [0, 5]])) == 3 * UNIT

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
+from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import sparse_sampler
 from dp_pipeline.gate.samplers import UniformIntegers
 from dp_pipeline.gate.sparse_sampler import (
@@ -28,7 +28,7 @@ from dp_pipeline_tests.gate.distributions import ALARM, by_source, laplace_cdf
 from dp_pipeline_tests.gate.questions import ONE, FailingCounter
 from dp_pipeline_tests.instruments import SILENT, curator_over
 from dp_pipeline_tests.models.discrete import levels
-from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter
+from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
 COUNTS = (0, 3, 0, 1)
 """A table of four cells, two of them empty."""
@@ -117,7 +117,6 @@ def test_different_numbers_are_a_uniform_set() -> None:
     assert sparse_sampler._sample_distinct(50, 50, uniform).tolist() == list(range(50))
 
 
-NUMBERS = 2500
 CASES = {
     "two cells": (2, 1, Fraction(1)),
     "a few cells": (18, 2, Fraction(7, 3)),
@@ -129,42 +128,6 @@ CASES = {
 
 def words(seed: int) -> UniformIntegers:
     return UniformIntegers(random.Random(seed).randbytes)
-
-
-def tail(threshold: int, scale: Fraction) -> float:
-    return expected_above_threshold(1, threshold, scale)
-
-
-def numbers_of(cells: int, threshold: int, scale: Fraction, seed: int = 1) -> np.ndarray:
-    uniform = words(seed)
-    return np.array([threshold_binomial(cells, threshold, scale, uniform) for _ in range(NUMBERS)])
-
-
-def p_of_numbers(numbers: np.ndarray, cells: int, p: float) -> float:
-    """Of the numbers as draws of Binomial(cells, p), in bins that expect fifty and more."""
-    law = stats.binom(cells, p) if cells < 2**31 else stats.poisson(cells * p)
-    edges = np.unique(law.ppf(np.linspace(0, 1, 20)[1:-1]).astype(int))
-    counts = np.histogram(numbers, [-1, *edges + 0.5, np.inf])[0]
-    expected = NUMBERS * np.diff([0, *law.cdf(edges), 1])
-    is_common = expected > 50
-    counts = np.append(counts[is_common], counts[~is_common].sum())
-    expected = np.append(expected[is_common], expected[~is_common].sum())
-    counts, expected = counts[expected > 0], expected[expected > 0]
-    return float(stats.chisquare(counts, expected * NUMBERS / expected.sum()).pvalue)
-
-
-@pytest.mark.chain
-@pytest.mark.parametrize("case", CASES)
-def test_the_number_is_binomial(case: str) -> None:
-    cells, threshold, scale = CASES[case]
-    numbers = numbers_of(cells, threshold, scale)
-    assert ((numbers >= 0) & (numbers <= cells)).all()
-    assert p_of_numbers(numbers, cells, tail(threshold, scale)) > ALARM
-
-
-def test_a_threshold_one_row_too_low_is_caught() -> None:
-    numbers = numbers_of(10**6, 24, Fraction(2))
-    assert p_of_numbers(numbers, 10**6, tail(25, Fraction(2))) < ALARM
 
 
 def test_the_expected_number_counts_the_tail_of_the_noise() -> None:
@@ -299,9 +262,3 @@ def test_what_is_not_proven_is_refused_before_any_charge(name: str) -> None:
         curator.sparse_table(attributes, threshold=threshold, epsilon=ONE)
     assert len(str(refused.value).splitlines()) == 1
     assert curator.accountant.spends == ()
-
-
-def test_an_attribute_without_cells_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="'x'"):
-        curator_over(FailingCounter()).sparse_table(("x",), threshold=1, epsilon=ONE)
-    assert TOWN["x"].cells is None

@@ -1,9 +1,8 @@
 """Flipped bits in the pages of a small ledger, and what passes afterwards that must not."""
 
 import sqlite3
-import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 
@@ -47,25 +46,6 @@ class SmallLedger:
     @property
     def path(self) -> Path:
         return self.folder / "ledger.sqlite"
-
-    def pages(self, *names: str) -> list[int]:
-        """Every page of the trees of these indexes and tables, numbered from 1."""
-        connection = sqlite3.connect(self.path)
-        query = "SELECT name, rootpage FROM sqlite_master WHERE rootpage > 0"
-        roots = dict(connection.execute(query).fetchall())
-        connection.close()
-        return sorted(page for name in names for page in self._tree(roots[name]))
-
-    def _tree(self, page: int) -> Iterator[int]:
-        yield page
-        at = (page - 1) * PAGE
-        kind, cells = self.good[at], struct.unpack(">H", self.good[at + 3 : at + 5])[0]
-        if kind not in (2, 5):
-            return
-        for n in range(cells):
-            (offset,) = struct.unpack(">H", self.good[at + 12 + 2 * n : at + 14 + 2 * n])
-            yield from self._tree(struct.unpack(">I", self.good[at + offset : at + offset + 4])[0])
-        yield from self._tree(struct.unpack(">I", self.good[at + 8 : at + 12])[0])
 
     def flip(self, byte: int, bit: int) -> None:
         """The good ledger again, but for one bit."""

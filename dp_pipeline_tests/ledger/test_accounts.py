@@ -16,8 +16,7 @@ def test_opening_twice_is_opening_once(ledger: Ledger):
         ledger.open_account(account(ceiling=ceiling))
     assert [entry.event for entry in ledger.entries()] == ["account"]
     assert ledger.account("trips") == account()
-    with pytest.raises(DeclarationError, match="need a ceiling"):
-        account(ceiling=None)
+    require_refused(DeclarationError, "need a ceiling", lambda: account(ceiling=None))
 
 
 @pytest.mark.parametrize(

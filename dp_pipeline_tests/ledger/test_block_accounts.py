@@ -89,14 +89,12 @@ def raised(ledger: Ledger, **limits: Fraction) -> Account:
     ],
 )
 def test_time_that_is_cut_otherwise_is_another_declaration(rides: Ledger, other: Account, said):
-    with pytest.raises(DeclarationError, match=f"opened with .*{said}"):
-        rides.open_account(other)
+    require_refused(DeclarationError, f"opened with .*{said}", lambda: rides.open_account(other))
 
 
 def test_a_file_declares_no_higher_limit_of_a_window(rides: Ledger):
     words = "has each_window '1', but the file declares each_window '2': declare no more, or"
-    with pytest.raises(DeclarationError, match=words):
-        rides.open_account(weekly(each="2"))
+    require_refused(DeclarationError, words, lambda: rides.open_account(weekly(each="2")))
     opened = rides.open_account(weekly(each="0.5"))
     assert opened.each_window == 1
     assert "declares each_window '0.5'" in weekly(each="0.5").difference_from(opened)
@@ -167,8 +165,7 @@ def test_an_added_limit_binds_at_once_and_stays(opens: Opens, opened, added, exp
     ledger = opens(opened)
     assert raised(ledger, **added) == ledger.account("rides") == expected
     new_charge = replace(in_windows("a", "W01", epsilon="3.1"), currency=expected.currency)
-    with pytest.raises(BudgetExceeded, match=r"ceiling 3|each_window"):
-        release(ledger, new_charge)
+    require_refused(BudgetExceeded, r"ceiling 3|each_window", lambda: release(ledger, new_charge))
     ledger.verify()
     opening, row = ledger.entries()
     with pytest.raises(Damaged, match=r"it removes the .* of rides"):

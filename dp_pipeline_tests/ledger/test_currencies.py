@@ -9,7 +9,7 @@ import pytest
 from dp_pipeline.config.amounts import PURE, Currency, epsilon_of, nano_epsilon, rho_of
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Account, Charge, Ledger, SpendRow, UnbalancedSpends
-from dp_pipeline_tests.ledger.population import NANO, account, charge, raw, release
+from dp_pipeline_tests.ledger.population import NANO, account, charge, raw, release, require_refused
 
 RHO = Currency(NANO)
 LIMIT = rho_of(Fraction(1), NANO)
@@ -78,8 +78,7 @@ def test_a_pure_charge_is_settled_by_shares_that_round_up_to_it(riders: Ledger):
     ],
 )
 def test_a_charge_in_another_currency_is_refused(riders: Ledger, other: Charge, line: str):
-    with pytest.raises(DeclarationError, match=line):
-        release(riders, other)
+    require_refused(DeclarationError, line, lambda: release(riders, other))
     assert riders.balance(other.population).spent == 0
 
 

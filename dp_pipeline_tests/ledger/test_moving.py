@@ -80,8 +80,7 @@ def test_rows_that_do_not_arrive_as_they_left_are_not_taken(busy: Ledger, url: s
 
     monkeypatch.setattr(export.journal, "rows", cheaper)
     monkeypatch.setattr(Ledger, "verify", lambda _: None)
-    with pytest.raises(Damaged, match="row 2"):
-        move(busy, url)
+    require_refused(Damaged, "row 2", lambda: move(busy, url))
     monkeypatch.undo()
     assert busy.verify().sequence == 4
     assert move(busy, url).sequence == 4
@@ -93,11 +92,9 @@ def full(*_: object) -> None:
 
 def test_an_interrupted_move_is_done_once_more(busy: Ledger, folder: Path, url: str, monkeypatch):
     monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(PipelineError, match="No space left"):
-        move(busy, url)
+    require_refused(PipelineError, "No space left", lambda: move(busy, url))
     monkeypatch.undo()
-    with pytest.raises(Damaged, match="budget move"):
-        Place(folder, url)().populations()
+    require_refused(Damaged, "budget move", lambda: Place(folder, url)().populations())
     assert busy.verify().sequence == 4
     assert move(busy, url).sequence == 4
 

@@ -55,14 +55,12 @@ def end_connections(server: PostgresServer) -> None:
 )
 def test_a_trigger_that_was_weakened_is_found(busy: Ledger, behind: Behind, statement: str):
     behind(statement)
-    with pytest.raises(Damaged, match=r"trigger spends_not_deleted was (removed|changed)"):
-        busy.verify()
+    require_refused(Damaged, r"trigger spends_not_deleted was (removed|changed)", busy.verify)
 
 
 def test_dropped_tables_are_not_an_empty_ledger(busy: Ledger, place: Place, behind: Behind):
     behind("DROP TABLE spends CASCADE")
-    with pytest.raises(Damaged, match=r"is damaged: .*spends.* put back a copy with all rows"):
-        busy.verify()
+    require_refused(Damaged, r"is damaged: .*spends.* put back a copy with all rows", busy.verify)
     behind("DROP TABLE entries, state CASCADE")
     queries = (busy.populations, place().populations, lambda: place().open_account(account()))
     words = r"database of ledger .* has no tables|marks a ledger"
@@ -146,8 +144,7 @@ def test_a_crash_of_the_server_costs_no_second_charge(busy: Ledger, postgres_ser
         postgres_server.stop()
         require_refused(PipelineError, "", lambda: reservation.settle(spends("0.1")))
         expected = "ledger postgresql://127.* gives no session: .* DP_PIPELINE_LEDGER is right"
-        with pytest.raises(PipelineError, match=expected):
-            busy.balance("trips")
+        require_refused(PipelineError, expected, lambda: busy.balance("trips"))
         postgres_server.start()
     assert release(busy, charge("c"), "0.1") == "resumed"
     assert busy.balance("trips").spent == Fraction(7, 10)
@@ -355,8 +352,7 @@ def test_a_writer_needs_no_more_rights_than_the_page_says(busy, place, postgres_
     assert release(ledger, charge("c"), "0.1") == "new"
     assert ledger.verify() == busy.verify()
     behind(junk())
-    with pytest.raises(PipelineError, match="must be owner of"):
-        ledger.restore(named(ledger), **WHY)
+    require_refused(PipelineError, "must be owner of", lambda: ledger.restore(named(ledger), **WHY))
     for statement in ("DROP TRIGGER state_not_deleted ON state", "DELETE FROM entries"):
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             postgres_server.execute(statement, url=theirs)
