@@ -78,16 +78,8 @@ def fit(draws: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf) -> fl
     edges, probabilities = _bins(scale, cdf)
     expected = probabilities * draws.size
     assert expected.min() >= 50
-    return float(stats.chisquare(_counted(draws, edges), expected).pvalue)
-
-
-def same(
-    drawn: NDArray[np.int64], other: NDArray[np.int64], scale: Fraction, cdf: Cdf = laplace_cdf
-) -> float:
-    """The p-value of the two-sample chi-square test, in bins of a distribution."""
-    edges, _ = _bins(scale, cdf)
-    table = np.array([_counted(drawn, edges), _counted(other, edges)])
-    return float(stats.chi2_contingency(table).pvalue)
+    counted = np.bincount(np.searchsorted(edges, draws), minlength=expected.size)
+    return float(stats.chisquare(counted, expected).pvalue)
 
 
 def fit_of_choices(counts: NDArray[np.int64], chances: list[float]) -> float:
@@ -125,15 +117,10 @@ def permute_and_flip_probabilities(scores: tuple[int, ...], scale: float) -> lis
 
 
 def _bins(scale: Fraction, cdf: Cdf) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Upper ends of about 32 bins of similar probability, and their exact probabilities."""
+    """Upper ends of about 32 bins (…, edge] of similar and exact probabilities, and those."""
     distance = math.ceil(12 * (math.sqrt(scale) if cdf is gaussian_cdf else scale)) + 2
     support = np.arange(-distance, distance)
     cumulated = cdf(support, scale)
     at = np.unique(np.searchsorted(cumulated, np.arange(1, 32) / 32))
     at = at[(cumulated[at] > 0.005) & (cumulated[at] < 0.995)]
     return support[at], np.diff(np.concatenate([[0.0], cumulated[at], [1.0]]))
-
-
-def _counted(draws: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many draws fall into each bin (…, edge]."""
-    return np.bincount(np.searchsorted(edges, draws), minlength=edges.size + 1)

@@ -355,15 +355,3 @@ def test_a_pure_release_answers_no_gaussian_question() -> None:
     with pytest.raises(BoundaryViolation, match="the data set declares no `delta`"):
         executor.charge_and_answer(paid, ("rows",), lambda counter: counter.count([()])[0])
     assert (executor.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)
-
-
-def test_pure_and_concentrated_questions_spend_one_budget_of_rho() -> None:
-    curator = curator_over(TEN_PEOPLE, epsilon=ONE, currency=ZCDP, noise=SeededNoise(3))
-    curator.measure(("colour",), epsilon=ONE / 2)
-    session = curator.open_scores(dict.fromkeys(PAIRS, Independence()))
-    session.choose("edge", PAIRS, amount=ONE / 8)
-    curator.tabulate({PAIRS[0]: ONE / 4, PAIRS[1]: curator.accountant.remaining / 2 - ONE / 8})
-    curator.tabulate({PAIRS[2]: curator.accountant.remaining})
-    curator.accountant.require_all_spent()
-    mechanisms = [spend.mechanism for spend in curator.accountant.spends]
-    assert mechanisms == [LAPLACE, EXPONENTIAL, *[GAUSSIAN] * 3]

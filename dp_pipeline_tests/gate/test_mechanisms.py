@@ -169,11 +169,8 @@ def test_a_gaussian_measure_costs_its_rho_exactly(l2_squared, is_enough, rho):
 
 NOT_INTEGERS = [
     np.array([4321.0]),
-    np.array([4321.0], np.float32),
     np.array([True]),
     np.array([4321], object),
-    np.array([4321 + 0j]),
-    np.array(["4321"]),
     np.array([4321], "timedelta64[s]"),
     [4321],
     4321,

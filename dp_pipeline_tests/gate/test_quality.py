@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 import pytest
@@ -30,6 +29,8 @@ from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import loss_of_joining
 from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
+from dp_pipeline_tests.raw.population import of_people
+from dp_pipeline_tests.raw.questions import memory
 
 CENTRES = np.array([[1.0, -0.75], [4.0, 0.0], [7.0, 0.75]])
 CORNER = np.array([[0.0, -1.0]])
@@ -76,21 +77,7 @@ def test_rows_farther_than_the_synopsis_are_clipped(near: float, far: float, mos
     assert bought.value == pytest.approx(exact_nicv(TEN_PEOPLE, centre, most), abs=1e-4)
 
 
-class Remembering(LoopCounter):
-    """Counts once what is asked many times."""
-
-    def __init__(self, rows: tuple[Row, ...]) -> None:
-        super().__init__(rows)
-        for name in ("count", "distance_total", "classify", "mistakes"):
-            answers: dict[str, object] = {}
-            object.__setattr__(self, name, partial(self._first, getattr(super(), name), answers))
-
-    @staticmethod
-    def _first(ask: Callable[..., object], answers: dict[str, object], *of: object, **more: object):
-        question = repr((of, more))
-        if question not in answers:
-            answers[question] = ask(*of, **more)
-        return answers[question]
+MANY = memory(of_people(TEN_PEOPLE * 20))
 
 
 def assert_scales_are_those_of_errors(
@@ -116,7 +103,7 @@ def test_the_scale_of_a_mean_holds_the_noise_of_sum_and_rows(label, monkeypatch)
     monkeypatch.setattr(quality, "redraw_error", lambda *_, **__: 0.0)
     exact = {"nicv": exact_nicv(TEN_PEOPLE, CORNER, 34.0)}
     ask = quality_of(clusters_at(CORNER), label=label)
-    assert_scales_are_those_of_errors(ask, Remembering(TEN_PEOPLE * 20), exact, epsilon=Fraction(2))
+    assert_scales_are_those_of_errors(ask, MANY, exact, epsilon=Fraction(2))
 
 
 @pytest.mark.parametrize("people", [name for name in AWKWARD if AWKWARD[name]])
@@ -294,24 +281,17 @@ def test_marginals_too_large_together_are_omitted(monkeypatch) -> None:
 
 
 def test_the_scale_that_is_stated_is_that_of_the_error(monkeypatch) -> None:
-    rows = TEN_PEOPLE * 20
-    monkeypatch.setattr(quality, "train", trained_once())
-    numbers = bought(curator_over(rows), SILENT)
+    trained: dict[bytes, LinearClassifier] = {}
+
+    def train_once(method, codes, answers, sizes):
+        if answers.tobytes() not in trained:
+            trained[answers.tobytes()] = train(method, codes, answers, sizes)
+        return trained[answers.tobytes()]
+
+    monkeypatch.setattr(quality, "train", train_once)
+    numbers = bought(curator_over(MANY), SILENT)
     exact = {name: numbers[name].value for name in NUMBERS}
-    assert_scales_are_those_of_errors(bought, Remembering(rows), exact, epsilon=Fraction(2))
-
-
-def trained_once() -> Callable[..., LinearClassifier]:
-    """``train``, which learns from the released rows alone: the same in every draw."""
-    known: dict[tuple[int, ...], LinearClassifier] = {}
-
-    def remembered(method, codes, answers, sizes):
-        task = (*answers.tolist(), *np.concatenate(list(codes.values())).tolist())
-        if task not in known:
-            known[task] = train(method, codes, answers, sizes)
-        return known[task]
-
-    return remembered
+    assert_scales_are_those_of_errors(bought, MANY, exact, epsilon=Fraction(2))
 
 
 @settings(max_examples=40)

@@ -154,7 +154,6 @@ BAD_GROUPS: dict[str, Recoding] = {
     "a group below 0": {"colour": Grouping((-1, 0, 1))},
     "half a group": {"colour": Grouping((0, 0.5, 1))},  # type: ignore[arg-type]
     "groups of another kind": {"colour": OwnGrouping((0, 1, 1))},
-    "levels without groups": {"colour": (0, 1, 1)},
 }
 BAD_ATTRIBUTES: dict[str, Recoding] = {
     "an attribute that is there": {"smokes": DerivedAttribute(("colour",), (1, 0, 0))},
@@ -167,7 +166,6 @@ BAD_ATTRIBUTES: dict[str, Recoding] = {
     "half a group": {"new": DerivedAttribute(("smokes",), (0, 0.5))},  # type: ignore[arg-type]
     "groups that could change": {"new": DerivedAttribute(("smokes",), [0, 1])},  # type: ignore[arg-type]
     "another kind": {"new": OwnAttribute(("smokes",), (0, 1))},
-    "groups alone": {"new": (0, 1)},
 }
 REFUSED = [("grouped", bad) for bad in BAD_GROUPS.values()]
 REFUSED += [("with_attributes", bad) for bad in BAD_ATTRIBUTES.values()]

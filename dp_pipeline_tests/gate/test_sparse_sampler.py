@@ -246,7 +246,6 @@ REFUSED = {
     "an attribute twice": (("a0", "a1", "a0"), 1),
     "too many cells": (WIDE.names, 10**9),
     "a threshold of nothing": (("a0",), 0),
-    "a negative threshold": (("a0",), -5),
     "a threshold that is not whole": (("a0",), 1.5),
     "a threshold that is a truth value": (("a0",), True),
     "more scales than are proven": (("a0",), (1 << 32) + 1),

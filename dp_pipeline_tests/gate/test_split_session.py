@@ -271,9 +271,6 @@ REFUSED: dict[str, Prefixes] = {
     "one quarter twice": QUARTERS.where(np.array([0, 0])),
     "a child of what was not asked": QUARTERS.where(np.array([0])).children(2),
     "a child of what was not split": QUARTERS.where(np.array([1])).children(2),
-    "a half": ROOT.children(1),
-    "boxes below the tree": Prefixes(np.array([21]), np.array([0])),
-    "a box of more bits than its depth": Prefixes(np.array([2]), np.array([4])),
     "boxes in 32 bits": Prefixes(np.array([2], np.int32), np.array([0], np.int32)),
 }
 

@@ -79,9 +79,7 @@ CHANGED = {
     "": [
         ("UPDATE entries SET nano_epsilon = 1 WHERE sequence = 3", 3),
         ("UPDATE entries SET key = NULL WHERE sequence = 5", 5),
-        ("UPDATE entries SET event = 'dead' WHERE sequence = 4", 4),
         ("UPDATE entries SET hash = 'x' WHERE sequence = 5", 5),
-        ("UPDATE spends SET epsilon = '1/2' WHERE ordinal = 1", 4),
         ("UPDATE spends SET ordinal = 7 WHERE ordinal = 1", 4),
         ("DELETE FROM spends WHERE ordinal = 1", 4),
         ("INSERT INTO spends VALUES (5, 0, 'cells', 'laplace', '1', '1')", 5),

@@ -117,15 +117,6 @@ def test_a_row_that_passes_the_ceiling_of_delta_cannot_be(ledger: Ledger):
 
 
 @pytest.mark.usefixtures("on_file")
-def test_a_changed_sum_of_delta_is_found(ledger: Ledger, folder: Path):
-    release(ledger, discovery("a"), "0.1")
-    lowered = "UPDATE state SET value = replace(value, '1/1000000000', '0')"
-    raw(folder, lowered, checks=False)
-    with pytest.raises(Damaged):
-        ledger.balance("trips")
-
-
-@pytest.mark.usefixtures("on_file")
 def test_a_strange_row_that_says_a_delta_is_charged_it(ledger: Ledger, folder: Path):
     raw(folder, junk(nano=7, facts=json.dumps({DELTA: str(NANO)})))
     ledger.restore(named(ledger), reason="a row typed by hand", by="ana")

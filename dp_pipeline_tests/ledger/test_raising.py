@@ -85,21 +85,6 @@ def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fr
         ledger.open_account(replace(account(ceiling="2"), **more))
 
 
-@pytest.mark.parametrize(
-    ("total", "per_month", "words"),
-    [
-        ("0.5", None, "the ceiling must be at least 1, not 0.5"),
-        ("1", None, "are those it has already: name a higher one"),
-        ("2", "3", "per_month must be at most the ceiling 2, not 3"),
-        ("2", "-1", "population trips: the per_month must be a Fraction above 0"),
-    ],
-)
-def test_a_raise_that_is_none_is_refused(ledger: Ledger, total: str, per_month, words: str):
-    with pytest.raises(DeclarationError, match=words):
-        raised(ledger, total, per_month)
-    assert [entry.event for entry in ledger.entries()] == ["account"]
-
-
 def test_a_raise_needs_a_reason_and_a_ceiling(ledger: Ledger):
     limits = {"total": Fraction(2), "per_month": None}
     for reason in ("", " ", "two\nlines"):
