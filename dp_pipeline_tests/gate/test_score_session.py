@@ -40,12 +40,12 @@ def session_over(rows=TEN_PEOPLE, scores=None) -> ScoreSession:
 
 @dataclass(frozen=True)
 class CountedCounter(LoopCounter):
-    """Remembers what it was asked."""
+    """Records the marginals of every scan."""
 
-    asked: list[list[tuple[str, ...]]] = field(default_factory=list)
+    scans: list[list[tuple[str, ...]]] = field(default_factory=list)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        self.asked.append(list(marginals))
+        self.scans.append(list(marginals))
         return super().count(marginals)
 
 
@@ -72,25 +72,25 @@ def test_only_a_named_candidate_is_chosen() -> None:
 def test_many_scores_take_one_reading_of_the_rows() -> None:
     counter = CountedCounter(TEN_PEOPLE)
     session = curator_over(counter).open_scores(MIXED)
-    assert counter.asked == []
+    assert counter.scans == []
     session.measure_all(amount=FIFTH)
     session.measure_total(amount=FIFTH)
     session.choose("edge", PAIRS, amount=FIFTH)
-    assert counter.asked == [list(PAIRS)]
+    assert counter.scans == [list(PAIRS)]
 
 
 def test_too_many_tables_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "MAX_CELLS_AT_ONCE", 12)
     counter = CountedCounter(TEN_PEOPLE)
     parts = curator_over(counter).open_scores(MIXED).measure_all(amount=SILENT)
-    assert counter.asked == [list(PAIRS[:2]), list(PAIRS[2:])]
+    assert counter.scans == [list(PAIRS[:2]), list(PAIRS[2:])]
     assert parts.tolist() == session_over(scores=MIXED).measure_all(amount=SILENT).tolist()
 
 
 def test_a_table_of_many_is_counted_in_one_scan() -> None:
     counter = CountedCounter(TEN_PEOPLE)
     tables = curator_over(counter).tabulate({(): SILENT / 2, ("colour",): SILENT / 2})
-    assert counter.asked == [[(), ("colour",)]]
+    assert counter.scans == [[(), ("colour",)]]
     assert [table.table.tolist() for table in tables] == [10, [4, 3, 3]]
     assert [table.attributes for table in tables] == [(), ("colour",)]
 
@@ -100,7 +100,7 @@ def test_no_tables_cost_nothing() -> None:
     assert (curator.tabulate({}), curator.accountant.spends) == ((), ())
 
 
-ASKED: dict[str, Callable[[ScoreSession], object]] = {
+QUERIES: dict[str, Callable[[ScoreSession], object]] = {
     "all": lambda session: session.measure_all(amount=ONE),
     "together": lambda session: session.measure_together(epsilon=ONE),
     "total": lambda session: session.measure_total(amount=ONE),
@@ -110,23 +110,23 @@ PAID = {"all": 4, "together": 2, "total": 4, "choose": 2}
 """Rows that a person moves them by: one row for a gap, and two for a score U."""
 
 
-@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("kind", QUERIES)
 def test_a_question_is_paid_for_with_what_a_person_moves_by(kind: str) -> None:
     curator = curator_over(TEN_PEOPLE, epsilon=ONE)
     session = curator.open_scores(MIXED)
     assert curator.accountant.spends == ()
-    ASKED[kind](session)
+    QUERIES[kind](session)
     (spend,) = curator.accountant.spends
     assert (spend.sensitivity, spend.epsilon) == (PAID[kind] * UNIT + 1, ONE)
     with pytest.raises(BudgetExceeded):
-        ASKED[kind](session)
+        QUERIES[kind](session)
 
 
 @pytest.mark.parametrize("kind", ["all", "total"])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_the_sensitivity_of_gaps_is_reached(kind: str, rows: int) -> None:
     person = list(TEN_PEOPLE[:1]) * rows
-    ((most, paid),) = moved(lambda curator: ASKED[kind](curator.open_scores(FLAT)), [], person)
+    ((most, paid),) = moved(lambda curator: QUERIES[kind](curator.open_scores(FLAT)), [], person)
     assert most == paid == 3 * rows * UNIT
 
 

@@ -1,4 +1,4 @@
-"""The shape of a tree costs one ε however deep it goes: its proof step by step, and its code."""
+"""The shape of a tree costs one ε however deep it goes: over all paths of counts, and in code."""
 
 import math
 from collections.abc import Sequence

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
@@ -34,8 +33,8 @@ ALL = np.array([SHARES])
 LEAVES = ROOT.children(2).children(2)
 """The 16 finest boxes of TREE."""
 
-Growth = Callable[[TreeSession], list[IntArray]]
-"""Grows a whole tree and returns the answers."""
+Growth = Callable[[TreeSession], None]
+"""Grows a whole tree."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,8 @@ class Honest:
 
     seed: int
 
-    def __call__(self, session: TreeSession) -> list[IntArray]:
+    def __call__(self, session: TreeSession) -> None:
         rng = np.random.default_rng(self.seed)
-        answers = []
         left = {(0, 0): SHARES}
         while left:
             nodes, bits = _some(list(left), rng)
@@ -56,11 +54,10 @@ class Honest:
                 shares = shares // 4 + 1
             elif rng.random() < 0.5:
                 shares = own
-            answers.append(session.expand(nodes, bits=bits, shares=shares))
+            session.expand(nodes, bits=bits, shares=shares)
             rest = np.repeat(own - shares, 1 << bits).tolist()
             below = zip(_pairs(nodes.children(bits)), rest, strict=True)
             left |= {node: some for node, some in below if some > 0}
-        return answers
 
 
 def _some(frontier: list[tuple[int, int]], rng: np.random.Generator) -> tuple[Prefixes, int]:
@@ -123,17 +120,15 @@ class Greedy:
 
     seed: int
 
-    def __call__(self, session: TreeSession) -> list[IntArray]:
+    def __call__(self, session: TreeSession) -> None:
         rng = np.random.default_rng(self.seed)
-        answers = []
         for _ in range(30):
             # Mostly high up, where there is most to be had.
             most = rng.integers(1, len(EVERY), endpoint=True)
             nodes = EVERY.where(rng.permutation(most)[: rng.integers(1, 3)])
             shares = rng.choice([1, 5, SHARES // 2, SHARES - 1, SHARES], len(nodes))
             with suppress(BoundaryViolation):
-                answers.append(session.expand(nodes, bits=int(rng.integers(0, 3)), shares=shares))
-        return answers
+                session.expand(nodes, bits=int(rng.integers(0, 3)), shares=shares)
 
 
 def test_a_greedy_model_gets_no_more_than_epsilon() -> None:

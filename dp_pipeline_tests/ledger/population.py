@@ -68,10 +68,10 @@ def spends(*epsilons: str) -> list[SpendRow]:
     return [SpendRow("cells", "laplace", Fraction(e), 1 / Fraction(e)) for e in epsilons]
 
 
-def release(ledger: Ledger, asked: Charge, *epsilons: str) -> str:
+def release(ledger: Ledger, new_charge: Charge, *epsilons: str) -> str:
     """Reserve and, if there is anything to settle, settle."""
-    with ledger.reserve(asked) as reservation:
-        if reservation.state != "settled" and (epsilons or asked.kind == "not-dp"):
+    with ledger.reserve(new_charge) as reservation:
+        if reservation.state != "settled" and (epsilons or new_charge.kind == "not-dp"):
             reservation.settle(spends(*epsilons))
         return reservation.state
 
