@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import sqrt
 
 import numpy as np
@@ -76,3 +77,9 @@ class AgreedTables:
                 weight = cells.size / (table.size * self.variances[names])
                 total, precision = total + weight * cells, precision + weight
         return (total / precision, 1 / precision) if precision else None
+
+    def pairs(self, names: Iterable[str]) -> dict[Names, FloatArray]:
+        """Return two of the attributes, in their order → their counts (``pair``), for the pairs
+        that a table has."""
+        means = {pair: self.pair(*pair) for pair in combinations(names, 2)}
+        return {pair: mean[0] for pair, mean in means.items() if mean is not None}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -23,11 +23,12 @@ from dp_pipeline.inference.consistency import (
     ratio,
     reconcile_tables,
 )
-from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
 from dp_pipeline.inference.latent_classes import fit_near_classes
 from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
 from dp_pipeline.inference.paired_rows import PairedRows
+from dp_pipeline.inference.row_replacement import replace_rows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.tree_fit import fit_tree
 from dp_pipeline.results.derived_attribute import Grouping
@@ -95,11 +96,11 @@ class FittedTree:
 
         ``names`` are in the order of ``sizes``. Counts are exact inside a clique and for two
         attributes, else those of ``ROWS_OF_A_COUNT`` drawn rows, scaled."""
+        if len(names) == 2:
+            return self.rows * self.pairs[names]
         for node, table in zip(self.model.nodes, self.tables, strict=True):
             if set(names) <= set(node.names):
                 return np.asarray(self.rows * marginal_of(table, node.names, names))
-        if len(names) == 2:
-            return self.rows * self._pairs[names]
         shape = tuple(self.model.sizes[name] for name in names)
         cells = np.ravel_multi_index(tuple(self._drawn_codes[name] for name in names), shape)
         counts = np.bincount(cells, minlength=prod(shape)).reshape(shape)
@@ -112,12 +113,23 @@ class FittedTree:
         return dict(zip(self.model.sizes, np.ascontiguousarray(codes.T), strict=True))
 
     @cached_property
-    def _pairs(self) -> dict[Names, FloatArray]:
-        """The joint probabilities of all pairs, including those that no clique contains."""
-        place = {name: index for index, name in enumerate(self.model.sizes)}
-        tables: dict[Names, FloatArray] = {}
+    def pairs(self) -> dict[Names, FloatArray]:
+        """Two attributes, in the order of ``sizes`` → their joint probabilities, for all pairs."""
+        sizes = self.model.sizes
+        place = {name: index for index, name in enumerate(sizes)}
+        pairs = list(combinations(sizes, 2))
+        held = {pair for node in self.model.nodes for pair in combinations(sorted(node.names), 2)}
+        inside = [pair for pair in pairs if tuple(sorted(pair)) in held]
+        cells = Projection(self.model, inside).forward(self.tables)
+        ends = np.cumsum([cell_count(pair, sizes) for pair in inside])
+        tables: dict[Names, FloatArray] = {
+            (first, second): part.reshape(sizes[first], sizes[second])
+            for (first, second), part in zip(inside, np.split(cells, ends), strict=False)
+        }
+        if len(inside) == len(pairs):
+            return tables
         # From the attribute with fewer levels to the other: less to carry through the tree.
-        for name in sorted(self.model.sizes, key=self.model.sizes.__getitem__):
+        for name in sorted(sizes, key=sizes.__getitem__):
             for other, table in self._pairs_with(name):
                 if place[name] < place[other]:
                     tables.setdefault((name, other), table)
@@ -279,7 +291,7 @@ class FittedRows:
             codes, cliques, links = self._draw_by_network(rows, rng)
         else:
             fitted = self.fit_tree()
-            codes = fitted.draw_codes(rows, rng)
+            codes = self._fit_pairs(fitted.draw_codes(rows, rng), lambda: fitted.pairs, rng)
             cliques, links = fitted.tree.cliques, fitted.tree.links
         columns = {
             name: self.groupings[name].expanded(column, ways.shares[name], rng)
@@ -388,10 +400,29 @@ class FittedRows:
         codes = zeros.draw_valid_rows(
             lambda many: paired.draw_codes(many, rng), rows, tuple(levels)
         )
+        codes = self._fit_pairs(codes, lambda: paired.tables.pairs(levels), rng)
         tables = [table.attributes for table in self.measured if table.attributes]
         inside = {name for names in tables for name in names}
         names = (*tables, *((name,) for name in levels if name not in inside))
         return codes, names, overlap_links(names)
+
+    def _fit_pairs(
+        self,
+        codes: IntArray,
+        goals: Callable[[], Mapping[Names, FloatArray]],
+        rng: np.random.Generator,
+    ) -> IntArray:
+        """Return the rows, over groups of levels, with some replaced so that pairs are nearer to
+        their goals (``replace_rows``); unchanged if no table has two attributes."""
+        variances = dict[Names, float]()
+        for table in self.measured:
+            for pair in combinations(table.attributes, 2):
+                variance = table.variance * table.table.size / cell_count(pair, self._levels)
+                variances[pair] = min(variance, variances.get(pair, inf))
+        if not variances:
+            return codes
+        mean = sum(variances.values()) / len(variances)
+        return replace_rows(codes, self._levels, goals, mean, rng)
 
     @cached_property
     def all_groupings(self) -> dict[str, Grouping]:

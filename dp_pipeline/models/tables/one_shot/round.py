@@ -14,6 +14,7 @@ from dp_pipeline.inference.earlier import StoredTables
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimate_rows
 from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
+from dp_pipeline.inference.row_replacement import MOST_ROW_LEVELS
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.models.tables.one_shot.plan import (
@@ -35,10 +36,6 @@ from dp_pipeline.results.measurement import NoisyMarginal
 FEWEST_ROWS = 50.0
 """Rows that are planned with at least, where noise leaves fewer: a guard, as no plan is made for
 fewer."""
-
-MOST_ROW_LEVELS = 1 << 25
-"""Most rows, times all levels, that are drawn attribute by attribute after growth: a limit of time.
-300,000 rows of Adult, just above it, would take 12 s at ε = 3."""
 
 SMALLEST_REFINEMENT = 1e-4
 """Least part of the remaining amount for which a one-way marginal is refined: a limit of time, as
