@@ -63,6 +63,13 @@ def test_rows_have_the_marginals_that_were_measured():
     assert [marginal.attributes for marginal in table.measured] == [(), *CHAIN]
 
 
+def test_few_rows_have_every_pair_of_the_distribution():
+    fitted = FittedRows((COUNTED, *map(exact, CHAIN)), sizes_of())
+    few = drawn(fitted, rows=1000)
+    gaps = [few.probabilities(pair) - table for pair, table in fitted.fit_tree().pairs.items()]
+    assert max(float(np.abs(gap).sum()) for gap in gaps) / 2 < 0.005
+
+
 def test_tables_that_are_disjoint_make_independent_attributes():
     table = drawn(FittedRows((COUNTED, exact(("x0", "x1")), exact(("x2", "x3"))), sizes_of()))
     assert max(off(table, names) for names in [("x0", "x1"), ("x2", "x3")]) < 0.0005
