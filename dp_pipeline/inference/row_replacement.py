@@ -103,8 +103,8 @@ class _Search:
         has_goal, counts = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], ends[-1]))
         for (first, second), table in goals.items():
             goal = np.rint(table * (len(codes) * PARTS_OF_A_ROW / table.sum())) / PARTS_OF_A_ROW
-            cells = np.ix_(places[first], places[second])
-            counts[cells], has_goal[cells] = goal, 1
+            block = np.ix_(places[first], places[second])
+            counts[block], has_goal[block] = goal, 1
         has_goal, counts = has_goal + has_goal.T, counts + counts.T
         search = cls(codes.copy(), starts, has_goal, -counts)
         for start in range(0, len(codes), ROWS_A_ROUND):
