@@ -12,11 +12,7 @@ from dp_pipeline_tests.config.declarations import declaration, written
 
 NEEDS_DATA = ("adult", "adult_replace", "nltcs", "nltcs_replace", "unbalance")
 DOWNLOADED = (
-    "adult_2000",
-    "adult_raw",
-    "birch3",
-    "breast_cancer_wisconsin",
-    "checkin",
+    *("adult_2000", "adult_raw", "birch3", "breast_cancer_wisconsin", "checkin"),
     "checkin_events",
 )
 MADE = (
@@ -47,13 +43,14 @@ def test_a_built_in_data_set_loads_with_any_data_folder(name, tmp_path, monkeypa
 def test_the_built_in_data_sets_are_the_ones_we_know(tmp_path, monkeypatch):
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     assert tuple(spec.name for spec in available_datasets()) == tuple(dataset_files()) == BUILT_IN
+    with pytest.raises(DeclarationError, match=r"data set 'nope' \(`dp-pipeline data list` shows"):
+        find_spec("nope")
 
 
 @pytest.mark.parametrize("name", ["adult_2000", "breast_cancer_wisconsin", "wdbc"])
 def test_benchmarks_of_k_anonymity_are_public_with_a_label(name):
     spec = load_spec(dataset_files()[name])
     declared = spec.k_anonymity
-    assert declared is not None
     assert next(iter(declared.methods)) == "kjig"
     assert declared.partition_keys == ("0", "2", "5", "10", "20", "50")
     assert {*declared.attributes, spec.label} == set(spec.domain.names)
@@ -106,6 +103,9 @@ def test_dagster_shows_only_the_users_own_data_sets(tmp_path, monkeypatch):
     assert [spec.name for spec in available_datasets()] == ["toy"]
     assert find_spec("toy").title == "toy"
     assert find_spec("trips").name == "trips"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DP_PIPELINE_DATASETS", "")
+    assert "toy" not in dataset_files()
 
 
 def test_a_repeated_name_or_an_absent_folder_is_refused(tmp_path, monkeypatch):
@@ -117,18 +117,6 @@ def test_a_repeated_name_or_an_absent_folder_is_refused(tmp_path, monkeypatch):
         monkeypatch.setenv("DP_PIPELINE_DATASETS", str(folder))
         with pytest.raises(DeclarationError, match=words):
             available_datasets()
-
-
-def test_an_empty_variable_names_no_folder(tmp_path, monkeypatch):
-    written(tmp_path, declaration())
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DP_PIPELINE_DATASETS", "")
-    assert "toy" not in dataset_files()
-
-
-def test_an_unknown_data_set_is_refused_with_the_known_ones():
-    with pytest.raises(DeclarationError, match=r"data set 'nope' \(`dp-pipeline data list` shows"):
-        find_spec("nope")
 
 
 def test_dagster_reads_only_the_named_data_sets(tmp_path, monkeypatch):

@@ -13,15 +13,10 @@ from dp_pipeline.config.constraints import Constraint, allowed_cells
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw.prepare import rows_as_declared, rows_breaking
+from dp_pipeline_tests.config.mistakes import GOOD
 from dp_pipeline_tests.raw.written import written_spec
 
-PEOPLE = (
-    "{age: {bounds: [0, 80], bins: 8, integer: true}, height: {bounds: [0, 2], bins: 4}, "
-    "state: {levels: [single, married, widowed], nullable: true}, "
-    "town: {levels: [Graz, Linz, Wels, other], other: other, aliases: {G: Graz}}, "
-    "land: {levels: [Styria, Upper]}, born: {type: date, bounds: [2026-01-01, 2026-03-31], "
-    "every: month}, free: {bounds: [0, 1]}}"
-)
+PEOPLE = GOOD["constraints"]["attributes"].removeprefix("attributes:")
 
 
 def people(folder: Path, words: str) -> DatasetSpec:
@@ -37,25 +32,20 @@ def forbidden(spec: DatasetSpec) -> set[tuple[str, ...]]:
 
 
 YOUNG, NOT_GRAZ = ("[0, 10)", "[10, 20)"), ("Linz", "Wels", "other")
+FORBIDDEN = {
+    '{never: {state: [married, widowed], age: "[0, 20)"}}': {
+        *product(YOUNG, ("married", "widowed"))
+    },
+    "{only: [{land: Styria, town: Graz}, {land: Upper}]}": {*product(NOT_GRAZ, ["Styria"])},
+    "{depends: {town: {land: {Graz: Styria, Linz: Upper, Wels: Upper}}}}": {
+        *(("Graz", "Upper"), ("Linz", "Styria"), ("Wels", "Styria"))
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("declaration", "cells"),
-    [
-        (
-            '{never: {state: [married, widowed], age: "[0, 20)"}}',
-            set(product(YOUNG, ("married", "widowed"))),
-        ),
-        ("{only: [{land: Styria, town: Graz}, {land: Upper}]}", set(product(NOT_GRAZ, ["Styria"]))),
-        (
-            "{depends: {town: {land: {Graz: Styria, Linz: Upper, Wels: Upper}}}}",
-            {("Graz", "Upper"), ("Linz", "Styria"), ("Wels", "Styria")},
-        ),
-    ],
-    ids=["never", "only", "depends"],
-)
-def test_a_constraint_forbids_these_cells_and_no_other(declaration, cells, tmp_path):
-    assert forbidden(people(tmp_path, declaration)) == cells
+@pytest.mark.parametrize("declaration", FORBIDDEN)
+def test_a_constraint_forbids_these_cells_and_no_other(declaration, tmp_path):
+    assert forbidden(people(tmp_path, declaration)) == FORBIDDEN[declaration]
 
 
 @pytest.mark.parametrize(
@@ -138,20 +128,19 @@ def test_bins_of_one_column_and_first_letters_need_no_map(tmp_path):
 
 
 LETTERS = "levels: [A1, A2, B1, C1, other]"
-
-
-@pytest.mark.parametrize("fine", [
-    f"{LETTERS}",
-    f"{LETTERS}, other: other",
-    f"{LETTERS}, nullable: true, missing: [A9]",
+FINE = [
+    *(LETTERS, f"{LETTERS}, other: other", f"{LETTERS}, nullable: true, missing: [A9]"),
     f"{LETTERS}, other: other, nullable: true, aliases: {{B9: A1, C2: other}}",
-])  # fmt: skip
-@pytest.mark.parametrize("coarse", [
-    "levels: [A, B, C, o]",
-    "levels: [A, B, rest], other: rest",
+]
+COARSE = [
+    *("levels: [A, B, C, o]", "levels: [A, B, rest], other: rest"),
     "levels: [A, B, rest], other: rest, nullable: true, missing: [C]",
     "levels: [Alps, B, o, rest], other: rest, aliases: {A: Alps}",
-])  # fmt: skip
+]
+
+
+@pytest.mark.parametrize("fine", FINE)
+@pytest.mark.parametrize("coarse", COARSE)
 def test_no_row_breaks_what_first_letters_decide(fine, coarse, tmp_path):
     attributes = f"{{zip: {{{fine}}}, land: {{{coarse}}}}}"
     more = "derive: {land: {prefix: [zip, 1]}}\n"
@@ -204,12 +193,14 @@ def test_a_day_implies_no_hour(zone, tmp_path):
 
 
 def test_a_constraint_changes_the_digest_but_not_its_words(tmp_path):
-    plain = people(tmp_path, "").digest
-    never = people(tmp_path, "{never: {land: Upper, town: Graz}}").digest
-    only = people(tmp_path, "{only: [{land: Styria}, {land: Upper, town: [Linz, Wels, other]}]}")
-    listed = people(tmp_path, "{never: [{town: [G, Graz], land: [Upper]}]}").digest
-    assert len({plain, never, only.digest}) == 3
-    assert listed == never
+    only = "{only: [{land: Styria}, {land: Upper, town: [Linz, Wels, other]}]}"
+    never, listed = (
+        "{never: {land: Upper, town: Graz}}",
+        "{never: [{town: [G, Graz], land: [Upper]}]}",
+    )
+    digests = [people(tmp_path, words).digest for words in (never, listed, only, "")]
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
 
 
 def test_a_mapping_declares_the_same_as_a_file(tmp_path):
@@ -231,17 +222,11 @@ def test_constraints_on_the_same_attributes_are_one_entry():
     (constraint,) = allowed_cells([ANY, more], ("c", "b", "a"), SIZES)
     assert constraint.names == ("a", "b", "c")
     assert np.argwhere(~constraint.mask).tolist() == [[0, 0, 1], [0, 1, 1], [1, 0, 0]]
-
-
-def test_cells_of_fewer_attributes_hold_whatever_the_others_are():
+    # Cells of fewer attributes hold whatever the others are.
     (constraint,) = allowed_cells([ANY], ("a", "c"), SIZES)
     assert np.argwhere(~constraint.mask).tolist() == [[0, 1]]
-    assert allowed_cells([ANY], ("a", "b"), SIZES) == ()
-    assert allowed_cells([ANY], ("a",), SIZES) == ()
-    assert allowed_cells([ANY], ("a", "c"), SIZES | {"b": 3}) == ()
-
-
-def test_an_only_allows_the_cells_of_some_combination():
+    for names, sizes in ((("a", "b"), SIZES), (("a",), SIZES), (("a", "c"), SIZES | {"b": 3})):
+        assert allowed_cells([ANY], names, sizes) == ()
     only = Constraint("", ("a", "b", "c"), (((0,), (0,), (0,)), ((1,), (1,), (0,))), is_only=True)
     (constraint,) = allowed_cells([only], ("a", "b"), {"a": 2, "b": 3, "c": 2})
     assert constraint.mask.tolist() == [[True, False, False], [False, True, False]]

@@ -28,6 +28,13 @@ def test_a_domain_knows_names_sizes_and_boxes(tmp_path):
     assert domain.shape(()) == ()
     box = domain.box(("age", "x"))
     assert [(axis.lower, axis.upper) for axis in box] == [(0, 100), (0, 8)]
+    # A missing value is the last cell and no coordinate.
+    domain = loaded(tmp_path, attributes=ATTRIBUTES).domain
+    assert (domain.numeric, domain.discrete) == (("x",), ("age", "colour"))
+    assert (domain.shape(("age", "colour")), domain.cell_count(("age", "colour"))) == ((3, 3), 9)
+    assert domain["age"].labels() == ("[0, 4)", "[4, 8]", "missing")
+    assert domain["colour"].labels() == ("red", "green", "missing")
+    assert [domain[name].missing_code for name in ("age", "colour")] == [2, 2]
 
 
 ATTRIBUTES = (
@@ -52,27 +59,11 @@ def test_what_a_domain_does_not_have_is_refused_by_name(ask, words, tmp_path):
         ask(loaded(tmp_path, attributes=ATTRIBUTES).domain)
 
 
-@pytest.mark.parametrize(
-    ("protection", "relation", "rows"),
-    [
-        (OneRow(), "add_remove", 1),
-        (OneRow(), "replace_one", 2),
-        (RowsOfPerson("user", 20), "add_remove", 20),
-        (RowsOfPerson("user", 20), "replace_one", 40),
-    ],
-)
-def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, relation, rows):
+@pytest.mark.parametrize(("protection", "rows"), [(OneRow(), 1), (RowsOfPerson("user", 20), 20)])
+@pytest.mark.parametrize(("relation", "units"), [("add_remove", 1), ("replace_one", 2)])
+def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, rows, relation, units):
     spec = DatasetSpec.of_domain("x", Domain(()), protection=protection, relation=relation)
-    assert spec.distance == rows
-
-
-def test_a_missing_value_is_the_last_cell_and_no_coordinate(tmp_path):
-    domain = loaded(tmp_path, attributes=ATTRIBUTES).domain
-    assert (domain.numeric, domain.discrete) == (("x",), ("age", "colour"))
-    assert (domain.shape(("age", "colour")), domain.cell_count(("age", "colour"))) == ((3, 3), 9)
-    assert domain["age"].labels() == ("[0, 4)", "[4, 8]", "missing")
-    assert domain["colour"].labels() == ("red", "green", "missing")
-    assert [domain[name].missing_code for name in ("age", "colour")] == [2, 2]
+    assert spec.distance == rows * units
 
 
 COST = "discover: {epsilon: 0.1, delta: 0.000000001}"
@@ -124,26 +115,24 @@ def test_the_cost_that_a_message_names_is_accepted(tmp_path, odd):
     assert with_odd(tmp_path, odd, cost).to_discover == ("odd",)
 
 
-def test_levels_may_be_in_a_file_next_to_the_declaration(tmp_path):
+IN_LEVELS = "add 'other' to `levels`, in their file as a line"
+WRONG_LEVELS = [
+    (b"a\n", "", "got 1"),
+    (b"a\na\n", "", "got 2 with 'a' twice"),
+    (b"\xff\n", "", "expected a file of UTF-8 text"),
+    (b"a\nb\n", ", other: other", IN_LEVELS),
+    (b"a\nb\n", ", on_invalid: other", IN_LEVELS),
+]
+
+
+@pytest.mark.parametrize(("content", "odd", "words"), WRONG_LEVELS)
+def test_levels_may_be_in_a_file_next_to_the_declaration(content, odd, words, tmp_path):
     (tmp_path / "levels.txt").write_bytes("\ufeffKöln\r\n Bonn \n\nother\n".encode())
     spec = with_odd(tmp_path, "{levels: {file: levels.txt}, other: other}", None)
     assert spec.domain["odd"].cells == Levels(("Köln", "Bonn", "other"))
     assert spec.to_discover == ()
     listed = with_odd(tmp_path, "{levels: [Köln, Bonn, other], other: other}", None)
     assert spec.digest == listed.digest
-
-
-@pytest.mark.parametrize(
-    ("content", "odd", "words"),
-    [
-        (b"a\n", "", "got 1"),
-        (b"a\na\n", "", "got 2 with 'a' twice"),
-        (b"\xff\n", "", "expected a file of UTF-8 text"),
-        (b"a\nb\n", ", other: other", "add 'other' to `levels`, in their file as a line"),
-        (b"a\nb\n", ", on_invalid: other", "add 'other' to `levels`, in their file as a line"),
-    ],
-)
-def test_a_wrong_file_of_levels_is_refused(content, odd, words, tmp_path):
     (tmp_path / "levels.txt").write_bytes(content)
     with pytest.raises(DeclarationError, match=words):
         with_odd(tmp_path, f"{{levels: {{file: levels.txt}}{odd}}}", None)
@@ -175,13 +164,10 @@ def test_the_largest_domain_has_all_discoverable_cells(tmp_path):
     ):
         widest = with_odd(tmp_path, odd, cost, models=independent).widest
         assert (widest.domain["odd"].size, widest.to_discover) == (size, ())
-
-
-def test_models_are_built_and_priced_on_the_widest_domain(tmp_path):
-    spec = with_odd(tmp_path, "{bounds: discover, bins: 5}")
+    # Models are built, and so priced, on it.
+    spec, declared = with_odd(tmp_path, "{bounds: discover, bins: 5}"), loaded(tmp_path)
     for name in spec.models:
         assert build_model(spec, name) == build_model(spec.widest, name)
-    declared = loaded(tmp_path)
     assert declared.widest is declared
 
 
@@ -193,20 +179,13 @@ def test_a_discovered_domain_becomes_a_declared_one(tmp_path):
     assert (odd.coordinate, odd.cells) == (Coordinate(-4.0, 8.0), Bins((-4.0, 0.5, 3.0, 8.0)))
     assert (full.to_discover, full.discovered) == ((), discovered)
     assert full.domain.names == spec.domain.names
-
-
-@pytest.mark.parametrize(
-    ("odd", "cost", "fields", "cells"),
-    [
+    for odd, cost, fields, cells in (
         ("{bounds: discover, bins: 2}", PURE, {"bounds": (0.0, 8.0)}, Bins((0.0, 4.0, 8.0))),
         ("{levels: discover}", COST, {"levels": ("a",)}, Levels(("a", "other"))),
         ("{levels: discover}", COST, {"levels": ("other", "z")}, Levels(("other", "z"))),
-    ],
-    ids=["bins of one width", "other is added", "other is there"],
-)
-def test_cells_are_made_of_what_was_discovered(odd, cost, fields, cells, tmp_path):
-    full = with_odd(tmp_path, odd, cost).with_domain(odd_of(**fields))
-    assert full.domain["odd"].cells == cells
+    ):
+        full = with_odd(tmp_path, odd, cost).with_domain(odd_of(**fields))
+        assert full.domain["odd"].cells == cells
 
 
 def test_discovered_domains_have_digests_of_their_own(tmp_path):
@@ -217,13 +196,17 @@ def test_discovered_domains_have_digests_of_their_own(tmp_path):
     by_hand = with_odd(tmp_path, "{bounds: [0, 8]}", None)
     assert full[0].domain == by_hand.domain
     assert full[0].digest != by_hand.digest
-
-
-def test_another_price_is_another_declaration(tmp_path):
     costs = (PURE, "discover: {epsilon: 0.2}", "discover: {epsilon: 0.1, beta: 0.001}")
     assert len({with_odd(tmp_path, "{bounds: discover}", cost).digest for cost in costs}) == 3
     costs = (COST, COST.replace("delta: 0.000", "delta: 0.0001"))
     assert len({with_odd(tmp_path, "{levels: discover}", cost).digest for cost in costs}) == 2
+    # Pieces change what is drawn, and so the release, but no measurement.
+    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
+    pieces = ((0.0, 3.0), (0.2, 1.0))
+    plain, drawn = (spec.with_domain(odd_of(**BOX, edges=(0.5,), pieces=p)) for p in (None, pieces))
+    assert plain.domain["odd"].measured == drawn.domain["odd"].measured
+    assert drawn.domain["odd"].pieces == pieces
+    assert plain.digest != drawn.digest
 
 
 BOX = {"bounds": (0.0, 1.0)}
@@ -242,12 +225,8 @@ def test_discoveries_that_were_not_declared_are_refused(tmp_path, fields):
     spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
     with pytest.raises(DeclarationError, match="attribute 'odd'"):
         spec.with_domain(odd_of(**fields))
-
-
-def test_a_domain_of_other_attributes_is_refused(tmp_path):
-    spec = with_odd(tmp_path, "{bounds: discover}")
     with pytest.raises(DeclarationError, match="to be discovered are odd, but"):
-        spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(bounds=(0.0, 1.0))),)))
+        spec.with_domain(DiscoveredDomain((("x", DiscoveredAttribute(**BOX)),)))
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -280,13 +259,3 @@ DAMAGED += [f'{{"pieces": {pieces}}}' for pieces in ("[1]", "[[1.0]]", '[["a", 1
 def test_facts_that_were_not_written_are_damaged(text):
     with pytest.raises(Damaged, match="The discovered attribute 'odd' must be stored"):
         DiscoveredDomain.from_facts({"odd": text})
-
-
-def test_pieces_change_draws_and_no_measurement(tmp_path):
-    spec = with_odd(tmp_path, "{bounds: discover, bins: {quantiles: 4}}")
-    pieces = ((0.0, 3.0), (0.2, 1.0))
-    plain, drawn = (spec.with_domain(odd_of(**BOX, edges=(0.5,), pieces=p)) for p in (None, pieces))
-    assert plain.domain["odd"].measured == drawn.domain["odd"].measured
-    assert drawn.domain["odd"].pieces == pieces
-    # Another discovered domain is another release all the same.
-    assert plain.digest != drawn.digest

@@ -102,6 +102,8 @@ def test_labels_have_edges_of_six_digits_or_exact_ones(cells):
 def test_bins_of_equal_width_end_exactly_at_the_bounds(interval, count):
     edges = Bins.equal_width(*interval, count).edges
     assert (edges[0], edges[-1], len(edges)) == (*interval, count + 1)
+    for bounds in ((0.0, 0.0), (1.0, 0.0), (0.0, 1e16), (0.0, 1e-200), (1e15, 1e15 + 1024)):
+        assert not is_interval(*bounds)
 
 
 @fuzz
@@ -141,42 +143,29 @@ def test_a_one_hot_row_has_one_bit_at_its_code(codes):
     assert bits.argmax(axis=1).tolist() == codes
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(0.0, 0.0), (1.0, 0.0), (0.0, 1e16), (0.0, 1e-200), (1e15, 1e15 + 1024)]
-)
-def test_texts_other_than_intervals_are_recognised(low, high):
-    assert not is_interval(low, high)
-
-
 LON, LAT = Coordinate(8.4, 8.6), Coordinate(47.3, 47.5)
 
 
-@pytest.mark.parametrize(
-    ("columns", "point"),
-    [
-        (["lat", "lon"], ("lon", "lat")),
-        (["Latitude", "Longitude"], ("Longitude", "Latitude")),
-        (["lat", "lng"], ("lng", "lat")),
-        (["y", "x"], ("x", "y")),
-        (["northing", "easting"], ("easting", "northing")),
-        (["pickup_lat", "drop_lat", "drop_lon", "pickup_lon"], ("drop_lon", "drop_lat")),
-        (["lat_deg", "lon_deg", "fare"], ("lon_deg", "lat_deg")),
-        *((names.split(), None) for names in ("pickup_lat drop_lon", "height width", "x1 x2")),
-        *((names.split(), None) for names in ("lat", "lat_lon lon_lat")),
-    ],
-)
-def test_names_of_coordinates_say_what_runs_to_the_right(columns, point):
-    assert point_of(columns) == point
+POINTS = [
+    *((f"{y} {x}", (x, y)) for x, y in (("lon", "lat"), ("Longitude", "Latitude"), ("lng", "lat"))),
+    *((f"{y} {x}", (x, y)) for x, y in (("x", "y"), ("easting", "northing"))),
+    ("pickup_lat drop_lat drop_lon pickup_lon", ("drop_lon", "drop_lat")),
+    ("lat_deg lon_deg fare", ("lon_deg", "lat_deg")),
+    *((names, None) for names in ("pickup_lat drop_lon", "height width", "x1 x2")),
+    *((names, None) for names in ("lat", "lat_lon lon_lat")),
+]
 
 
-def test_a_declared_point_decides_where_both_of_it_are_there():
+@pytest.mark.parametrize(("names", "point"), POINTS)
+def test_names_of_coordinates_say_what_runs_to_the_right(names, point):
+    assert point_of(names.split()) == point
+    # A declared point decides where both of it are there.
     assert point_of(["lat", "lon"], ("lat", "lon")) == ("lat", "lon")
     assert point_of(["lat", "lon"], ("easting", "northing")) == ("lon", "lat")
 
 
 def test_a_degree_of_longitude_is_shorter_than_one_of_latitude():
     metres = metres_per_unit(("lon", "lat"), (LON, LAT))
-    assert metres is not None
     assert metres.y == pytest.approx(111_195, abs=1)
     assert metres.x == pytest.approx(75_265, abs=1)
     assert metres.x < metres.together < metres.y
@@ -186,27 +175,18 @@ EARTH = (Coordinate(-180, 180), Coordinate(-90, 90))
 PLACE = ("lon", "lat")
 
 
-@pytest.mark.parametrize(
-    ("point", "box"),
-    [
-        (("x", "y"), (LON, LAT)),
-        (PLACE, (Coordinate(0, 600_000), Coordinate(0, 200_000))),
-        (PLACE, EARTH),
-        (PLACE, (LON, Coordinate(80, 89))),
-        (PLACE, (LON, Coordinate(-90, -88))),
-        (PLACE, (LON, Coordinate(41.5, 52.5))),
-    ],
-    ids=["no names of degrees", "bounds of metres", "the earth", "north", "the pole", "too high"],
-)
-def test_a_high_box_has_no_metres_per_degree(point, box):
-    assert metres_per_unit(point, box) is None
+NO_METRES = [
+    (("x", "y"), (LON, LAT)),
+    (PLACE, (Coordinate(0, 600_000), Coordinate(0, 200_000))),
+    *((PLACE, (LON, Coordinate(*bounds))) for bounds in ((80, 89), (-90, -88), (41.5, 52.5))),
+]
 
 
-@pytest.mark.parametrize("bounds", [(42, 52), (-52, -42), (79, 81), (-25, 25)])
-def test_a_box_may_be_as_high_as_one_length_of_a_degree_holds(bounds):
-    assert metres_per_unit(PLACE, (LON, Coordinate(*bounds))) is not None
-
-
-def test_bounds_of_all_the_earth_are_degrees():
+def test_a_high_box_has_no_metres_per_degree():
+    for point, box in (*NO_METRES, (PLACE, EARTH)):
+        assert metres_per_unit(point, box) is None
+    # One as high as one length of a degree holds has.
+    for bounds in ((42, 52), (-52, -42), (79, 81), (-25, 25)):
+        assert metres_per_unit(PLACE, (LON, Coordinate(*bounds))) is not None
     assert is_degrees(PLACE, EARTH)
     assert not is_degrees(PLACE, (LON, Coordinate(0, 91)))

@@ -20,7 +20,6 @@ MORE = "\n  job: {levels: [a, b]}\n  income: {bounds: [0, 9]}"
 def declared(folder: Path, lines: str = "", **changes: str | None) -> KAnonymity:
     section = f"k_anonymity:\n  methods: {{kjig: }}\n  {lines}"
     spec = loaded(folder, **BENCHMARK | {"k_anonymity": section} | changes)
-    assert spec.k_anonymity is not None
     return spec.k_anonymity
 
 
@@ -32,6 +31,10 @@ def test_omitted_fields_have_defaults(tmp_path):
     assert (default.sensitive_label, default.diversity) == (True, None)
     plain = loaded(tmp_path)
     assert (plain.k_anonymity, plain.allow_not_dp) == (None, False)
+    # All attributes with cells, and of sensitive rows all K above 0.
+    assert declared(tmp_path, attributes=FIELDS["attributes"] + MORE).attributes == ("age", "job")
+    release = {"purpose": "purpose: release", "allow_not_dp": "allow_not_dp: true"}
+    assert declared(tmp_path, **release).partitions == (2, 5, 10, 20, 50)
 
 
 def test_everything_is_read_in_the_order_of_the_file(tmp_path):
@@ -46,22 +49,9 @@ def test_everything_is_read_in_the_order_of_the_file(tmp_path):
     assert (read.suppress, read.seed) == (Fraction(1, 50), 7)
 
 
-def test_attributes_with_cells_are_quasi_identifiers(tmp_path):
-    read = declared(tmp_path, attributes=FIELDS["attributes"] + MORE)
-    assert read.attributes == ("age", "job")
-
-
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [("0", 0), (".5", Fraction(1, 2)), ("0.0", 0), ("0.999", Fraction(999, 1000))],
-)
-def test_a_share_to_leave_out_is_exact(text, share, tmp_path):
-    assert declared(tmp_path, f"suppress: {text}").suppress == share
-
-
-def test_default_partitions_of_sensitive_rows_guarantee_some_k(tmp_path):
-    release = {"purpose": "purpose: release", "allow_not_dp": "allow_not_dp: true"}
-    assert declared(tmp_path, **release).partitions == (2, 5, 10, 20, 50)
+@pytest.mark.parametrize("text", ["0", ".5", "0.0", "0.999"])
+def test_a_share_to_leave_out_is_exact(text, tmp_path):
+    assert declared(tmp_path, f"suppress: {text}").suppress == Fraction(text)
 
 
 @given(st.integers(0, 10**9 - 1))
@@ -72,33 +62,24 @@ def test_a_partition_is_found_by_its_key(k):
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2.0", "1e1", "two", "0x5", "٣", "1" * 10])
-def test_only_whole_numbers_are_k(text):
+def test_only_listed_whole_numbers_are_k(text):
+    listed = KAnonymity({"kjig": {}}, ("age",))
     with pytest.raises(DeclarationError, match="K: expected an integer from 0 to 999999999"):
-        KAnonymity({"kjig": {}}, ("age",)).partition(text, of="toy")
-
-
-def test_a_k_that_is_not_listed_is_refused_with_those_that_are():
+        listed.partition(text, of="toy")
     fault = r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it"
     with pytest.raises(DeclarationError, match=fault):
-        KAnonymity({"kjig": {}}, ("age",)).partition("3", of="toy")
-
-
-def with_targets(lines: str) -> dict[str, str]:
-    return {"targets": f"targets: {{{lines}}}"}
+        listed.partition("3", of="toy")
 
 
 def test_targets_are_read_in_the_order_of_the_file(tmp_path):
-    lines = "colour: {positive: [green, red], without: [age]}"
-    spec = loaded(tmp_path, **with_targets(lines))
+    lines = "targets: {colour: {positive: [green, red], without: [age]}}"
+    spec = loaded(tmp_path, targets=lines)
     assert spec.targets == (Target("colour", ("green", "red"), ("age",)),)
     assert spec.targets[0].codes(spec.domain) == (0, 1)
-    assert loaded(tmp_path).targets == ()
-    assert loaded(tmp_path, targets="targets:").targets == ()
-
-
-def test_a_missing_value_may_be_the_target(tmp_path):
+    assert loaded(tmp_path).targets == loaded(tmp_path, targets="targets:").targets == ()
     attributes = "attributes:\n  job: {levels: [a, b], nullable: true}"
-    spec = loaded(tmp_path, attributes=attributes, **with_targets("job: {positive: [missing]}"))
+    lines = "targets: {job: {positive: [missing]}}"
+    spec = loaded(tmp_path, attributes=attributes, targets=lines)
     assert spec.targets[0].codes(spec.domain) == (2,)
 
 

@@ -100,7 +100,7 @@ def test_one_column_left_open_is_named_with_its_line(columns, place, tmp_path_fa
     path = draft(tmp_path_factory.mktemp("draft"), text)
     with pytest.raises(DeclarationError) as caught:
         load_spec(path)
-    line, field = re.search(r"rides\.yaml:(\d+): attributes\.(\w+)\.", str(caught.value)).groups()  # type: ignore[union-attr]
+    line, field = re.search(r"rides\.yaml:(\d+): attributes\.(\w+)\.", str(caught.value)).groups()
     written = path.read_text(encoding="utf-8").splitlines()
     start = written.index(f"  {name}:")
     assert field == name
@@ -109,33 +109,38 @@ def test_one_column_left_open_is_named_with_its_line(columns, place, tmp_path_fa
 
 def test_the_draft_asks_nothing_that_a_type_states():
     rooms = SourceColumn("rooms", "number", "int64", is_integer=True)
-    others = [("rent", "number", "double"), ("let", "boolean", "bool"), ("town", "text", "string")]
-    text = sensitive_draft(outline([rooms, *(SourceColumn(*each) for each in others), START]))
+    typed = [("rent", "number", "double"), ("let", "boolean", "bool"), ("town", "text", "string")]
+    typed += [("born", "date", "date32"), ("at", "timestamp", "timestamp")]
+    text = sensitive_draft(outline([rooms, *(SourceColumn(*each) for each in typed), START]))
     attributes = text.partition("\nattributes:\n")[2].partition("# The ε")[0]
     assert attributes == (
         "  rooms:  # int64\n    bounds: [TODO, TODO]\n    bins: 10\n    integer: true\n"
         "  rent:  # double\n    bounds: [TODO, TODO]\n    bins: 10\n"
         "  let:  # bool\n    levels: [true, false]\n"
         "  town:  # string\n    levels: [TODO, TODO, other]\n    other: other\n"
+        "  born:  # date32\n    type: date\n    bounds: [TODO, TODO]\n    every: month\n"
+        "  at:  # timestamp\n    type: timestamp\n    bounds: [TODO, TODO]\n    every: day\n"
         "  # start: timestamp, neither text nor number: left out\n"
     )
+    comment = text[: text.index("\non_invalid: keep\n")].rpartition("\nsource:")[2]
+    for choice in ("keep: ", "clip: ", "drop: ", "nothing says how many"):
+        assert choice in comment
 
 
 PLACE_MODEL = "htree_kmeans: {k: 8, columns: lat lon}"
 HEIGHT = SourceColumn("height", "number", proposal=LON.proposal)
 
 
-@pytest.mark.parametrize(
-    ("columns", "models"),
-    [
-        ((LAT, LON), PLACE_MODEL),
-        ((LAT, AGE, BIKE), "one_shot:"),
-        ((BIKE,), "one_shot:"),
-        ((AGE, LAT, LON, BIKE), PLACE_MODEL),
-        ((LAT, HEIGHT), "one_shot:"),
-    ],
-    ids=["a place", "one number", "a table", "both", "two numbers"],
-)
+FITTED = {
+    "a place": ((LAT, LON), PLACE_MODEL),
+    "one number": ((LAT, AGE, BIKE), "one_shot:"),
+    "a table": ((BIKE,), "one_shot:"),
+    "both": ((AGE, LAT, LON, BIKE), PLACE_MODEL),
+    "two numbers": ((LAT, HEIGHT), "one_shot:"),
+}
+
+
+@pytest.mark.parametrize(("columns", "models"), FITTED.values(), ids=FITTED)
 def test_the_models_fit_the_columns(columns, models, tmp_path):
     spec = load_spec(draft(tmp_path, public_draft(outline(columns), rows=40)))
     assert f"  {models}\n" in (tmp_path / "rides.yaml").read_text()
@@ -167,23 +172,9 @@ def test_a_draft_without_a_column_is_refused():
         outline((), "user")
 
 
-def test_the_draft_explains_choices_for_invalid_rows():
-    draft = sensitive_draft(outline([SourceColumn("a", "number")]))
-    comment = draft[: draft.index("\non_invalid: keep\n")].rpartition("\nsource:")[2]
-    for choice in ("keep: ", "clip: ", "drop: ", "nothing says how many"):
-        assert choice in comment
-
-
 def test_a_name_shows_that_a_column_may_be_time_or_money():
     columns = [SourceColumn(name, "unknown") for name in ("Start Time", "Fare (CHF)", "bike")]
     text = sensitive_draft(outline(columns))
     assert text.count("    # type: timestamp") == text.count('    # decimal: ","') == 1
     assert text.index("start_time:") < text.index("    # type: timestamp") < text.index("fare_chf:")
     assert text.index("fare_chf:") < text.index('    # decimal: ","') < text.index("  bike:")
-
-
-def test_the_draft_asks_no_format_of_typed_dates():
-    columns = [SourceColumn("born", "date", "date32"), SourceColumn("at", "timestamp", "timestamp")]
-    text = sensitive_draft(outline(columns))
-    assert "    type: date\n    bounds: [TODO, TODO]\n    every: month\n" in text
-    assert "    type: timestamp\n    bounds: [TODO, TODO]\n    every: day\n" in text

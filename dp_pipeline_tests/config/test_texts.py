@@ -43,28 +43,21 @@ def test_a_long_list_is_broken_between_its_items():
 KMEANS = "models:\n  dpqt_kmeans:\n    k: 2\n  independent:"
 
 
-@pytest.fixture
-def lines(tmp_path):
-    return Document.read(written(tmp_path, declaration(models=KMEANS)))
+def test_a_mistake_gets_the_line_of_its_field(tmp_path):
+    document = Document.read(written(tmp_path, declaration(models=KMEANS)))
 
+    def line_of(*field):
+        error = document.located(DeclarationError("wrong"), *field)
+        path, line, message = str(error).rsplit(":", 2)
+        assert (path, message) == (str(document.path), " wrong")
+        return int(line)
 
-def line_of(lines: Document, *field: str) -> int:
-    error = lines.located(DeclarationError("wrong"), *field)
-    path, line, message = str(error).rsplit(":", 2)
-    assert (path, message) == (str(lines.path), " wrong")
-    return int(line)
-
-
-def test_a_mistake_gets_the_line_of_its_field(lines):
-    text = lines.path.read_text().splitlines()
+    text = document.path.read_text().splitlines()
     for field in (("models", "dpqt_kmeans", "k"), ("models", "independent"), ("partitions",)):
-        assert text[line_of(lines, *field) - 1].strip().startswith(f"{field[-1]}:")
-
-
-def test_an_absent_field_has_the_line_of_the_one_around_it(lines):
-    fields = ("models", "dpqt_kmeans")
-    assert line_of(lines, *fields, "starts") == line_of(lines, *fields)
-    assert line_of(lines, "evaluation", "epsilon") == 1
+        assert text[line_of(*field) - 1].strip().startswith(f"{field[-1]}:")
+    # An absent field has the line of the one around it.
+    assert line_of("models", "dpqt_kmeans", "starts") == line_of("models", "dpqt_kmeans")
+    assert line_of("evaluation", "epsilon") == 1
 
 
 def test_a_level_may_be_called_todo(tmp_path):
@@ -77,19 +70,12 @@ def test_a_level_may_be_called_todo(tmp_path):
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1"]
 FORMULAS += ["-", "+1/3"]
-
-
-@pytest.mark.parametrize("text", FORMULAS)
-def test_a_formula_is_quoted(text):
-    assert escape_formula(text) == f"'{text}"
-
-
 WORDS = ["-0.5", "+3", "-1e-9", "-.5", "", "ε=0.5", "a=1", "'=1", -0.5, None]
 
 
-@pytest.mark.parametrize("value", WORDS)
-def test_a_number_or_a_word_stays_as_it_is(value):
-    assert escape_formula(value) == value
+@pytest.mark.parametrize("cell", [*FORMULAS, *WORDS])
+def test_a_formula_is_quoted_and_no_other_cell(cell):
+    assert escape_formula(cell) == (f"'{cell}" if cell in FORMULAS else cell)
 
 
 @given(st.text(max_size=9))

@@ -25,6 +25,5 @@ def require_engine(name: str) -> None:
 @pytest.fixture
 def small_batches(monkeypatch):
     """Row groups of seven rows, where there would be one of a million."""
-    assert store_parts.__kwdefaults__ is not None
     monkeypatch.setitem(store_parts.__kwdefaults__, "rows", 7)
     yield

@@ -67,7 +67,7 @@ def stored(population: Population) -> Counter:
     rows = StoredRows.of(population.domain, paths)
     counter = FoldCounter(population.domain, threaded_fold(rows))
     # The files stay as long as the counter.
-    counter.folder = folder  # type: ignore[attr-defined]
+    counter.folder = folder
     return counter
 
 

@@ -42,15 +42,12 @@ def count_coordinates(counter):
     counter.grid(("x",), 3)
 
 
-def count_rows(counter):
-    counter.count([()])
-
-
 CHANGED = "The files of prepared rows changed while they were counted"
 OTHER_TABLE = r"Snapshot\(people/day\): the table 'discretized' is not as it"
-
-
-QUERIES = {"discretized": [count_codes, count_rows], "normalized": [count_coordinates]}
+QUERIES = {
+    "discretized": [count_codes, lambda counter: counter.count([()])],
+    "normalized": [count_coordinates],
+}
 
 
 @pytest.mark.parametrize("stage", QUERIES)
@@ -116,18 +113,16 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
 
 
 def test_errors_of_counting_another_file_are_hidden(spec, snapshot):
-    rows = CheckedRows.open(spec, snapshot)
-    content = damage(snapshot, "discretized")
-
     def fails(_):
         raise ValueError("a value of somebody")
 
+    rows = CheckedRows.open(spec, snapshot)
+    content = damage(snapshot, "discretized")
     counter = FoldCounter(spec.domain, rows.checked_fold(fails))
-    with pytest.raises(Damaged, match=OTHER_TABLE):
-        count_codes(counter)
-    snapshot.table_path("discretized").write_bytes(content)
-    with pytest.raises(Damaged, match=CHANGED):
-        count_codes(counter)
+    for fault in (OTHER_TABLE, CHANGED):
+        with pytest.raises(Damaged, match=fault):
+            count_codes(counter)
+        snapshot.table_path("discretized").write_bytes(content)
 
 
 def test_a_file_is_read_for_its_fingerprint_once(spec, snapshot, monkeypatch):

@@ -51,7 +51,7 @@ def test_no_rows_are_rows_like_any_other(engine, tmp_path):
     rows = stored(population, tmp_path, 13)
     counter = FoldCounter(population.domain, MADE[engine](rows))
     actual = counter.exact_tables([("c",), ()])
-    expected = memory(population).exact_tables([("c",), ()])  # type: ignore[attr-defined]
+    expected = memory(population).exact_tables([("c",), ()])
     assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
 
 
@@ -59,7 +59,6 @@ def test_no_rows_are_rows_like_any_other(engine, tmp_path):
 def census(tmp_path_factory):
     """Prepared in row groups of 5,000 rows."""
     spec, folder = find_spec("census"), tmp_path_factory.mktemp("census")
-    assert store_parts.__kwdefaults__ is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(store_parts.__kwdefaults__, "rows", 5000)
         day = date(2026, 1, 1)
@@ -120,7 +119,7 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
 class Slow(StoredRows):
     """Each of its batches takes long enough to be killed in."""
 
-    def answer_batches(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
+    def answer_batches(self, batches, questions: Sequence[BatchQuery]) -> Partial:
         time.sleep(0.3)
         return super().answer_batches(batches, questions)
 
@@ -155,7 +154,7 @@ def same(answer: Partial, other: Partial) -> bool:
 class DiesOnce(StoredRows):
     """Its worker kills itself at the first batch that it is asked about."""
 
-    def answer_batches(self, batches, questions: Sequence[BatchQuery]) -> Partial:  # type: ignore[no-untyped-def]
+    def answer_batches(self, batches, questions: Sequence[BatchQuery]) -> Partial:
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()

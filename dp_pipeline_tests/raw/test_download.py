@@ -61,6 +61,21 @@ def test_file_is_private_and_its_hash_returned(server, tmp_path, fault, sha256):
     assert server.asked == ["/a.csv?part=1"]
 
 
+def test_proxies_and_passwords_of_environment_are_ignored(server, tmp_path, monkeypatch, caplog):
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1/")
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Download("city", server.url(), None, 1).to(tmp_path / "folder" / "a")
+    sent = {name.lower() for name in server.headers}
+    assert not {"authorization", "cookie", "proxy-authorization"} & sent
+    # And a secret of a URL is not logged.
+    caplog.set_level("DEBUG")
+    server.fault = "odd header"
+    Download("city", server.url("/a.csv?token=s3cret"), SHA256, 1).to(tmp_path / "a")
+    assert "s3cret" not in caplog.text
+
+
 LARGE = bytes(1_000_001)
 MISSING, LARGE_FILE = "the file is incomplete: run again", "more than 1 MB: raise at_most_mb"
 OTHER_HASH = f"the file has SHA-256 {SHA256}, but {'0' * 64} is declared"
@@ -121,6 +136,24 @@ def test_redirections_on_one_host_are_followed(server, tmp_path):
     assert server.asked == ["/old", "/older", "/a.csv?part=1"]
 
 
+def test_another_host_may_send_a_hashed_file_only(server, tmp_path):
+    server.moved = {"/old": f"http://localhost:{server.port}/a.csv"}
+    assert "another host" in refusal(tmp_path / "a", server.url("/old"))
+    assert Download("city", server.url("/old"), SHA256, 1).to(tmp_path / "a") == SHA256
+
+
+def test_many_redirections_or_a_circle_are_refused(server, tmp_path):
+    circle = {"/a.csv": "/b.csv", "/b.csv": "/a.csv"}
+    many = {f"/{i}": f"/{i + 1}" for i in range(6)} | {"/6": "/a.csv"}
+    for server.moved, first, words, asked in (
+        (circle, "/a.csv", "redirects in a circle: declare another", ["/a.csv", "/b.csv"]),
+        (many, "/0", "the server redirects more than 5 times", [f"/{i}" for i in range(6)]),
+    ):
+        server.asked.clear()
+        assert words in refusal(tmp_path / "a", server.url(first))
+        assert server.asked == asked
+
+
 @pytest.mark.parametrize(
     "target",
     [
@@ -136,41 +169,6 @@ def test_a_redirection_to_elsewhere_is_refused(server, tmp_path, target, sha256)
     fault = "redirects from http to https" if target[:6] == "https:" else "but it does not"
     assert fault in message
     assert "example" not in message
-
-
-def test_another_host_may_send_a_hashed_file_only(server, tmp_path):
-    server.moved = {"/old": f"http://localhost:{server.port}/a.csv"}
-    assert "another host" in refusal(tmp_path / "a", server.url("/old"))
-    assert Download("city", server.url("/old"), SHA256, 1).to(tmp_path / "a") == SHA256
-
-
-def test_redirections_in_a_circle_are_refused(server, tmp_path):
-    server.moved = {"/a.csv": "/b.csv", "/b.csv": "/a.csv"}
-    assert "redirects in a circle: declare another" in refusal(tmp_path / "a", server.url())
-    assert server.asked == ["/a.csv", "/b.csv"]
-
-
-def test_a_sixth_redirection_is_refused(server, tmp_path):
-    server.moved = {f"/{i}": f"/{i + 1}" for i in range(6)} | {"/6": "/a.csv"}
-    assert "the server redirects more than 5 times" in refusal(tmp_path / "a", server.url("/0"))
-    assert len(server.asked) == 6
-
-
-def test_proxies_and_passwords_of_environment_are_ignored(server, tmp_path, monkeypatch):
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:1/")
-    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password word\n")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    Download("city", server.url(), None, 1).to(tmp_path / "folder" / "a")
-    sent = {name.lower() for name in server.headers}
-    assert not {"authorization", "cookie", "proxy-authorization"} & sent
-
-
-def test_a_secret_of_a_url_is_not_logged(server, tmp_path, caplog):
-    caplog.set_level("DEBUG")
-    server.fault = "odd header"
-    Download("city", server.url("/a.csv?token=s3cret"), SHA256, 1).to(tmp_path / "a")
-    assert "s3cret" not in caplog.text
 
 
 def test_a_certificate_of_no_authority_is_refused(tmp_path):
@@ -243,7 +241,7 @@ def test_only_downloads_of_benchmarks_are_kept(server, tmp_path):
     for purpose, asked in (("benchmark", 1), ("release", 2)):
         server.asked.clear()
         store = tmp_path / purpose
-        spec = remote(server.url(), sha256=SHA256, purpose=purpose)  # type: ignore[arg-type]
+        spec = remote(server.url(), sha256=SHA256, purpose=purpose)
         for name in ("one", "two"):
             assert rows_of(run(spec, store, name)) == [{"x": "1"}, {"x": "3"}]
         assert len(server.asked) == asked
@@ -261,7 +259,13 @@ def test_failed_download_leaves_nothing(server, tmp_path):
 
 def test_changed_download_needs_its_hash_declared(server, tmp_path):
     run(remote(server.url()), tmp_path)
+    with pytest.raises(DeclarationError, match=r"its source is http"):
+        run(remote(server.url("/b.csv")), tmp_path)
     (download_path,) = (tmp_path / DOWNLOADS).iterdir()
+    # What was kept and changed is downloaded again.
+    download_path.write_bytes(b"x\n8\n")
+    assert rows_of(run(remote(server.url()), tmp_path, "again")) == [{"x": "1"}, {"x": "3"}]
+    assert len(server.asked) == 2
     download_path.unlink()
     server.files["/a.csv"] = b"x\n9\n"
     for _ in range(2):
@@ -270,14 +274,6 @@ def test_changed_download_needs_its_hash_declared(server, tmp_path):
     now = hashlib.sha256(b"x\n9\n").hexdigest()
     assert rows_of(run(remote(server.url(), sha256=now), tmp_path, "two")) == [{"x": "9"}]
     assert rows_of(run(remote(server.url()), tmp_path, "three")) == [{"x": "9"}]
-
-
-def test_a_kept_download_that_was_changed_is_downloaded_again(server, tmp_path):
-    run(remote(server.url()), tmp_path)
-    (download_path,) = (tmp_path / DOWNLOADS).iterdir()
-    download_path.write_bytes(b"x\n8\n")
-    assert rows_of(run(remote(server.url()), tmp_path, "two")) == [{"x": "1"}, {"x": "3"}]
-    assert len(server.asked) == 2
 
 
 def test_local_file_is_read_before_its_download(server, tmp_path):
@@ -296,17 +292,6 @@ def test_local_file_is_read_before_its_download(server, tmp_path):
     assert local.manifest["source"] == f"csv:{path}"
     assert local.manifest["downloaded"] == {}
     assert len(server.asked) == 1
-
-
-def test_source_with_an_absent_file_is_downloaded(server, tmp_path):
-    (tmp_path / "a.csv").write_text("x\n7\n")
-    download = Source("csv", server.url(), at_most_mb=1)
-    paths = (str(tmp_path / "a.csv"), str(tmp_path / "b.csv"))
-    source = Source("csv", paths[0], more=paths[1:], download=download)
-    assert rows_of(run(spec_of(source, "x"), tmp_path / "store")) == [{"x": "1"}, {"x": "3"}]
-
-
-def test_a_snapshot_of_another_url_is_of_another_source(server, tmp_path):
-    run(remote(server.url()), tmp_path)
-    with pytest.raises(DeclarationError, match=r"its source is http"):
-        run(remote(server.url("/b.csv")), tmp_path)
+    # One file that is absent is enough.
+    two = Source("csv", str(path), more=(str(tmp_path / "b.csv"),), download=remote)
+    assert rows_of(run(spec_of(two, "x"), tmp_path / "other")) == [{"x": "1"}, {"x": "3"}]

@@ -118,11 +118,13 @@ def test_fewer_rows_than_centres_have_no_ratio(spec, tmp_path):
         assert clustering_quality(spec, equal, XY, np.zeros((3, 2)))["nicv_floor"] == 0.0
 
 
+EMPTY = pa.array([], pa.string())
+
+
 @pytest.mark.parametrize("more", ["", "label: sex"], ids=["no label", "label"])
 def test_no_rows_have_no_quality(more, tmp_path):
     spec = written_spec(tmp_path, PLACES, more=more)
-    empty = pa.table({name: pa.array([], pa.string()) for name in PLACED})
-    snapshot = prepared_snapshot(spec, tmp_path, empty)
+    snapshot = prepared_snapshot(spec, tmp_path, dict.fromkeys(PLACED, EMPTY))
     quality = clustering_quality(spec, snapshot, XY, np.zeros((2, 2)))
     assert len(quality) == (7 if more else 5)
     assert all(math.isnan(value) for value in quality.values())
@@ -146,25 +148,22 @@ def test_snapshot_not_prepared_as_declared_is_refused(spec, tmp_path):
 
 
 def test_the_counter_opens_what_preparation_stored(spec, tmp_path):
-    counter = open_counter(spec, prepared_snapshot(spec, tmp_path, PLACED))
+    snapshot = prepared_snapshot(spec, tmp_path, PLACED)
+    counter = open_counter(spec, snapshot)
     rows, pair = counter.exact_tables([(), ("x", "sex")])
     assert rows == 4
     assert pair.tolist() == [[2, 0], [0, 2]]
     assert counter.grid(("y",), 2).open_at_the_gate().tolist() == [0, 4]
     with pytest.raises(BoundaryViolation):
         counter.count([("x", "x")])
-
-
-def test_fingerprint_covers_tables_and_their_reading(spec, tmp_path):
-    snapshot = prepared_snapshot(spec, tmp_path, PLACED)
-    first = open_counter(spec, snapshot).fingerprint
+    # Its fingerprint covers the tables and their reading.
     prepare(spec, snapshot)
-    assert open_counter(spec, snapshot).fingerprint == first, "the same, prepared again"
+    assert open_counter(spec, snapshot).fingerprint == counter.fingerprint, "prepared again"
     snapshot.record(read_at="2026-11-22T10:00:00.000001+00:00")
     read_again = open_counter(spec, snapshot).fingerprint
     three = {name: column[1:] for name, column in PLACED.items()}
     fewer = prepared_snapshot(spec, tmp_path / "fewer", three)
-    assert len({first, read_again, open_counter(spec, fewer).fingerprint}) == 3
+    assert len({counter.fingerprint, read_again, open_counter(spec, fewer).fingerprint}) == 3
 
 
 @pytest.mark.parametrize(
@@ -195,16 +194,12 @@ def test_exact_facts_go_to_a_private_file(spec, tmp_path):
     assert snapshot.manifest == before
     with pytest.raises(DeclarationError, match="file of facts"):
         custodian_facts(snapshot, "../manifest", dict)
-
-
-def test_exact_facts_are_computed_once_for_one_population(spec, tmp_path):
-    snapshot = prepared_snapshot(spec, tmp_path, PLACED)
-    custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5})
-    assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
-    (snapshot.folder / "custodian" / "of-one-bundle.json").write_bytes(b"{")
-    assert custodian_facts(snapshot, "of-one-bundle", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
+    # They are computed once for one population.
+    assert custodian_facts(snapshot, "manifest", lambda: {"nicv": 2.5}) == {"nicv": 1.5}
+    path.write_bytes(b"{")
+    assert custodian_facts(snapshot, "manifest", lambda: {"nicv": 1.5}) == {"nicv": 1.5}
     other = Snapshot(snapshot.folder, b"another population's key")
-    assert custodian_facts(other, "of-one-bundle", lambda: {"nicv": 2.5}) == {"nicv": 2.5}
+    assert custodian_facts(other, "manifest", lambda: {"nicv": 2.5}) == {"nicv": 2.5}
 
 
 PEOPLE = "{age: {bounds: [0, 16], bins: 2}, sex: {levels: [f, m]}, job: {levels: [a, b, c]}}"
@@ -222,23 +217,18 @@ def codes(**columns: list[int]) -> dict[str, np.ndarray]:
     return {name: np.array(values, dtype=np.int64) for name, values in columns.items()}
 
 
-def test_the_true_table_is_no_distance_away(tmp_path):
-    quality = table_quality(*ready(tmp_path), codes(**TRUE))
-    assert quality == {"avd_2": 0.0, "avd_3": 0.0, "dcr": 0.0}
-
-
 def test_distances_are_those_counted_by_hand(tmp_path):
+    spec, snapshot = ready(tmp_path)
+    true = table_quality(spec, snapshot, codes(**TRUE))
+    assert true == {"avd_2": 0.0, "avd_3": 0.0, "dcr": 0.0}
     # Pairs: age × sex (0,0) (1,1) by halves against all at (0,0); each other pair has one real
     # row of four at the released cell.
-    released = codes(age=[0, 0], sex=[0, 0], job=[0, 0])
-    quality = table_quality(*ready(tmp_path), released)
+    quality = table_quality(spec, snapshot, codes(age=[0, 0], sex=[0, 0], job=[0, 0]))
     assert quality["avd_2"] == pytest.approx((1 / 2 + 3 / 4 + 3 / 4) / 3)
     assert quality["avd_3"] == pytest.approx(3 / 4)
     assert quality["dcr"] == 0
-
-
-def test_the_distance_of_one_attribute_is_its_own(tmp_path):
-    assert table_quality(*ready(tmp_path), codes(sex=[0])) == {"avd_2": 0.5, "dcr": 0.0}
+    # The distance of one attribute is its own.
+    assert table_quality(spec, snapshot, codes(sex=[0])) == {"avd_2": 0.5, "dcr": 0.0}
 
 
 def test_classifiers_learn_from_released_rows(tmp_path):
@@ -250,11 +240,9 @@ def test_classifiers_learn_from_released_rows(tmp_path):
         assert quality[f"misclassified_{method}/job"] == 0.25
     backwards = codes(age=[1, 0] * 20, sex=[0, 1] * 20, job=[1, 1] * 20)
     assert table_quality(spec, snapshot, backwards)["misclassified_svm/sex"] == 1
-
-
-def test_only_released_targets_are_predicted(tmp_path):
-    quality = table_quality(*ready(tmp_path, more=TARGETS), codes(age=[0], sex=[1]))
+    # Only released targets are predicted.
     predicted = {"misclassified_logistic/sex", "misclassified_svm/sex"}
+    quality = table_quality(spec, snapshot, codes(age=[0], sex=[1]))
     assert quality.keys() == {"avd_2", "dcr"} | predicted
 
 
@@ -276,13 +264,11 @@ def test_whatever_was_released_has_numbers(tmp_path, released):
 
 
 def test_no_true_rows_have_no_quality(tmp_path):
-    empty = pa.table({name: pa.array([], pa.string()) for name in FOUR})
-    spec, snapshot = ready(tmp_path, empty, more=TARGETS)
+    spec, snapshot = ready(tmp_path, dict.fromkeys(FOUR, EMPTY), more=TARGETS)
     quality = table_quality(spec, snapshot, codes(**TRUE))
     assert len(quality) == 7
-    assert all(math.isnan(value) for value in quality.values())
     rates = class_quality(spec, snapshot, released(spec, [[9, 1], [1, 9]]))
-    assert all(math.isnan(value) for value in rates.values())
+    assert all(math.isnan(value) for value in (*quality.values(), *rates.values()))
 
 
 def test_undeclared_codes_are_refused(tmp_path):
@@ -343,26 +329,18 @@ def released(spec: DatasetSpec, noisy: list[list[int]]) -> ClassTable:
 
 
 def test_class_rates_cover_every_true_row(tmp_path):
-    # Both women are young, both men are old.
+    # Both women are young, both men are old; then one of ten is a man in the only class that is
+    # published, whatever the others are.
     spec, snapshot = ready(tmp_path)
-    right, wrong, blind = (
-        class_quality(spec, snapshot, released(spec, noisy))
-        for noisy in ([[9, 1], [1, 9]], [[1, 9], [9, 1]], [[2, 2], [2, 2]])
-    )
-    assert right == {"auc_class_rate/sex": 1.0, "withheld": 0.0}
-    assert wrong == {"auc_class_rate/sex": 0.0, "withheld": 0.0}
-    assert blind == {"auc_class_rate/sex": 0.5, "withheld": 1.0}
-
-
-def test_withheld_rows_have_the_published_rate(tmp_path):
-    spec, snapshot = ready(tmp_path)
-    for withheld in ([0, 0], [0, 4]):
-        quality = class_quality(spec, snapshot, released(spec, [[9, 1], withheld]))
-        # One of ten is a man in the only class that is published, whatever the others are.
-        assert quality == {"auc_class_rate/sex": 0.5, "withheld": 0.5}
-    unprepared = ingested(tmp_path, FOUR, "unprepared")
-    with pytest.raises(NotPrepared):
-        class_quality(spec, unprepared, released(spec, [[9, 1], [1, 9]]))
+    for noisy, rate, withheld in (
+        ([[9, 1], [1, 9]], 1.0, 0.0),
+        ([[1, 9], [9, 1]], 0.0, 0.0),
+        ([[2, 2], [2, 2]], 0.5, 1.0),
+        ([[9, 1], [0, 0]], 0.5, 0.5),
+        ([[9, 1], [0, 4]], 0.5, 0.5),
+    ):
+        quality = class_quality(spec, snapshot, released(spec, noisy))
+        assert quality == {"auc_class_rate/sex": rate, "withheld": withheld}
 
 
 HOMES = {

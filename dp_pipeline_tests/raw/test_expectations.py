@@ -51,31 +51,48 @@ def test_sound_rows_fulfil_everything_in_the_order_declared(spec, tmp_path):
     assert validated == {"structural": True, "refused": False, "digest": spec.digest, "checks": ""}
 
 
+NOTHING = pa.table(dict.fromkeys(("age", "sex"), pa.array([], pa.string())))
+TWENTY = {"age": ["1"] * 19 + ["200"], "sex": ["f"] * 19 + ["x"]}
+SHARED_AGE = "{age: {bounds: [0, 100], usable: %s}, sex: {levels: [f, m]}}"
+BOTH = {"bounds__age", "levels__sex"}
+AGES, SMOKES = "{age: {bounds: [0, 100]}}", "{smokes: {levels: [0, 1]}}"
+SEVEN = {"age": ["", "?", "1", "200", "300", "2", "-1"]}
 BROKEN = [
-    *(({"age": [age], "sex": ["f"]}, {"present__age"}) for age in ("old", "", "nan")),
-    *(({"age": [age], "sex": ["f"]}, {"bounds__age"}) for age in ("100.5", "-inf")),
-    ({"age": [101, 3], "sex": ["f", "m"]}, {"bounds__age"}),
-    ({"age": [None, 3.5], "sex": ["f", "m"]}, {"present__age"}),
-    *(({"age": ["1"], "sex": [sex]}, {"levels__sex"}) for sex in ("x", "")),
-    ({"age": ["1", "2"], "sex": ["f", None]}, {"present__sex"}),
-    (pa.table(dict.fromkeys(("age", "sex"), pa.array([], pa.string()))), {"has_rows"}),
+    *(
+        (AGE_AND_SEX, "", {"age": [age], "sex": ["f"]}, {"present__age"})
+        for age in ("?", "", "nan")
+    ),
+    *((AGE_AND_SEX, "", {"age": [x], "sex": ["f"]}, {"bounds__age"}) for x in ("100.5", "-inf")),
+    (AGE_AND_SEX, "", {"age": [101, 3], "sex": ["f", "m"]}, {"bounds__age"}),
+    (AGE_AND_SEX, "", {"age": [None, 3.5], "sex": ["f", "m"]}, {"present__age"}),
+    *((AGE_AND_SEX, "", {"age": ["1"], "sex": [sex]}, {"levels__sex"}) for sex in ("x", "")),
+    (AGE_AND_SEX, "", {"age": ["1", "2"], "sex": ["f", None]}, {"present__sex"}),
+    (AGE_AND_SEX, "", NOTHING, {"has_rows"}),
+    *((SMOKES, "", {"smokes": values}, set()) for values in ([1, 0], [1.0, 0.0])),
+    (SMOKES, "", {"smokes": [0.5]}, {"levels__smokes"}),
+    # All, more than are sound, as many as are sound, and half of the rows.
+    *((AGE_AND_SEX, f"usable: {share}", TWENTY, BOTH) for share in ("1", "0.96")),
+    *((AGE_AND_SEX, f"usable: {share}", TWENTY, set()) for share in ("0.95", ".5")),
+    (SHARED_AGE % "0.95", "", TWENTY, {"levels__sex"}),
+    (SHARED_AGE % "1", "usable: 0.9", TWENTY, {"bounds__age"}),
+    # Missing values count among all rows, bad ones among the others.
+    (AGES, "usable: 0.5", {"age": ["", "?", "1", "200"]}, set()),
+    (AGES, "usable: 0.5", {"age": ["", "?", "1"]}, {"present__age"}),
+    (AGES, "usable: 0.5", SEVEN, {"bounds__age"}),
+    (AGE_AND_SEX, "usable: 0.6", SOUND | {"rider": ("a", "", "b")}, set()),
+    (AGE_AND_SEX, "usable: 0.6", SOUND | {"rider": ("a", "", " ")}, {"present_person_id"}),
 ]
 
 
 @pytest.mark.chain
-@pytest.mark.parametrize(("columns", "broken"), BROKEN)
-def test_each_broken_row_fails_the_expectation_that_names_it(spec, tmp_path, columns, broken):
-    verdicts = validate(spec, ingested(tmp_path, columns))
+@pytest.mark.parametrize(("attributes", "more", "rows", "broken"), BROKEN)
+def test_broken_rows_fail_the_expectations_that_name_them(tmp_path, attributes, more, rows, broken):
+    protection = {"protection": PERSONS} if "rider" in rows else {}
+    spec = written_spec(tmp_path, attributes, more=more, **protection)
+    verdicts = validate(spec, ingested(tmp_path, rows))
     assert failed(verdicts) == broken
     assert all(verdict.ran for verdict in verdicts)
-
-
-@pytest.mark.chain
-def test_numbers_may_be_levels(tmp_path):
-    spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
-    for values, broken in (([1, 0], set()), ([1.0, 0.0], set()), ([0.5], {"levels__smokes"})):
-        snapshot = ingested(tmp_path, {"smokes": values}, f"day{values[0]}")
-        assert failed(validate(spec, snapshot)) == broken
+    assert (refusal(spec, verdicts) is None) == (not broken), "what fails blocks public rows"
 
 
 def test_a_missing_column_stops_before_rows_are_read(spec, tmp_path):
@@ -96,10 +113,13 @@ def test_a_missing_column_stops_before_rows_are_read(spec, tmp_path):
     assert snapshot.manifest["prepared"] is None
 
 
-@pytest.mark.parametrize("kind", [pa.bool_(), pa.list_(pa.string()), pa.timestamp("s")])
+@pytest.mark.parametrize("kind", [pa.bool_(), pa.list_(pa.string()), pa.timestamp("s"), None])
 def test_odd_column_fails_by_its_type(spec, tmp_path, kind):
-    table = pa.table({"age": pa.array([None], kind), "sex": ["f"]})
-    assert "type__age" in failed(validate(spec, ingested(tmp_path, table)))
+    """A column that stands twice is not there."""
+    ages, names = [pa.array([None], kind or pa.string())] * (1 if kind else 2), ["age", "age"]
+    table = pa.Table.from_arrays([pa.array(["f"]), *ages], names=["sex", *names[: len(ages)]])
+    name = "type__age" if kind else "column__age"
+    assert name in failed(validate(spec, ingested(tmp_path, table)))
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.float32(), pa.large_string()])
@@ -113,18 +133,15 @@ def test_structural_verdicts_do_not_change_with_the_rows(spec, tmp_path, kind):
     assert verdicts == [[True] * 4] * 4
 
 
-def test_a_column_that_stands_twice_is_not_there(spec, tmp_path):
-    ages = pa.array(["1"])
-    table = pa.Table.from_arrays([ages, ages, pa.array(["f"])], names=["age", "age", "sex"])
-    assert "column__age" in failed(validate(spec, ingested(tmp_path, table)))
-
-
-def test_failed_rows_refuse_benchmark_data(spec, tmp_path):
-    snapshot = ingested(tmp_path, {"age": ["200"], "sex": ["f"]})
+def test_failed_rows_refuse_benchmark_data(spec, tmp_path, capfd, caplog):
+    snapshot = ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]})
     snapshot.record(prepared={"digest": spec.digest, "stages": []})
-    line = refusal(spec, validate(spec, snapshot))
+    with caplog.at_level(logging.DEBUG):
+        verdicts = validate(spec, snapshot)
+    line = refusal(spec, verdicts)
     assert re.search("people.*bounds__age", line)
-    assert "200" not in line
+    output = line + caplog.text + "".join(capfd.readouterr()) + repr(verdicts)
+    assert not any(secret in output for secret in SECRETS)
     validated = snapshot.manifest["validated"]
     assert (validated["structural"], validated["refused"]) == (True, True)
     assert snapshot.manifest["prepared"] is None
@@ -133,28 +150,22 @@ def test_failed_rows_refuse_benchmark_data(spec, tmp_path):
 MATCH = "expect_column_values_to_match_regex"
 UNFIT = {
     "bad cells": (
-        AGE_AND_SEX,
-        "",
-        {"age": ["200"], "sex": ["q"], "rider": [" "]},
+        *(AGE_AND_SEX, "", {"age": ["200"], "sex": ["q"], "rider": [" "]}),
         {"bounds__age", "levels__sex", "present_person_id"},
     ),
     "a missed share": (
-        AGE_AND_SEX,
-        "usable: 0.5",
-        {"age": ["?"], "sex": ["?"], "rider": ["a"]},
+        *(AGE_AND_SEX, "usable: 0.5", {"age": ["?"], "sex": ["?"], "rider": ["a"]}),
         {"present__age", "levels__sex"},
     ),
     "what is declared": (
         AGE_AND_SEX,
         f"expectations: [{{type: {MATCH}, column: rider, regex: '^[a-c]$'}}]",
-        {"age": ["1"], "sex": ["f"], "rider": ["x"]},
-        {f"{MATCH}_person_id"},
+        *({"age": ["1"], "sex": ["f"], "rider": ["x"]}, {f"{MATCH}_person_id"}),
     ),
     "a constraint": (
         AGE_AND_SEX.replace("100]", "100], bins: 5"),
         "constraints: {never: {age: '[0, 20)', sex: f}}",
-        {"age": ["5"], "sex": ["f"], "rider": ["a"]},
-        {"keeps_constraint_1"},
+        *({"age": ["5"], "sex": ["f"], "rider": ["a"]}, {"keeps_constraint_1"}),
     ),
 }
 
@@ -216,15 +227,6 @@ def test_an_expectation_that_the_library_drops_is_noticed(spec, tmp_path, monkey
         validate(spec, ingested(tmp_path, SOUND))
 
 
-def test_no_value_of_a_row_reaches_output_or_log(tmp_path, capfd, caplog):
-    spec = written_spec(tmp_path, AGE_AND_SEX)
-    with caplog.at_level(logging.DEBUG):
-        verdicts = validate(spec, ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]}))
-    output = caplog.text + "".join(capfd.readouterr()) + repr(verdicts)
-    assert "8675309" not in output
-    assert "Xanthippe" not in output
-
-
 def test_declaring_expectations_does_not_load_the_library():
     code = (
         "import sys; from dp_pipeline.raw.expectations import expectations_of;"
@@ -233,51 +235,17 @@ def test_declaring_expectations_does_not_load_the_library():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
-TWENTY = {"age": ["1"] * 19 + ["200"], "sex": ["f"] * 19 + ["x"]}
-SHARED_AGE = "{age: {bounds: [0, 100], usable: %s}, sex: {levels: [f, m]}}"
-BOTH = {"bounds__age", "levels__sex"}
-AGES = "{age: {bounds: [0, 100]}}"
-SEVEN = {"age": ["", "?", "1", "200", "300", "2", "-1"]}
-SHARES = {
-    "all": (AGE_AND_SEX, "usable: 1", TWENTY, BOTH),
-    "more than are sound": (AGE_AND_SEX, "usable: 0.96", TWENTY, BOTH),
-    "as many as are sound": (AGE_AND_SEX, "usable: 0.95", TWENTY, set()),
-    "half": (AGE_AND_SEX, "usable: .5", TWENTY, set()),
-    "of one attribute": (SHARED_AGE % "0.95", "", TWENTY, {"levels__sex"}),
-    "of all but one": (SHARED_AGE % "1", "usable: 0.9", TWENTY, {"bounds__age"}),
-    # Missing values count among all rows, bad ones among the others.
-    "half missing": (AGES, "usable: 0.5", {"age": ["", "?", "1", "200"]}, set()),
-    "more missing": (AGES, "usable: 0.5", {"age": ["", "?", "1"]}, {"present__age"}),
-    "more bad": (AGES, "usable: 0.5", SEVEN, {"bounds__age"}),
-} | {
-    f"ids {ids}": (AGE_AND_SEX, "usable: 0.6", SOUND | {"rider": ids}, broken)
-    for ids, broken in ((("a", "", "b"), set()), (("a", "", " "), {"present_person_id"}))
-}
-
-
-@pytest.mark.chain
-@pytest.mark.parametrize("name", SHARES)
-def test_a_share_of_the_rows_may_be_declared_to_suffice(tmp_path, name):
-    attributes, more, rows, broken = SHARES[name]
-    protection = {"protection": PERSONS} if "rider" in rows else {}
-    spec = written_spec(tmp_path, attributes, more=more, **protection)
-    verdicts = validate(spec, ingested(tmp_path, rows))
-    assert failed(verdicts) == broken
-    assert (refusal(spec, verdicts) is None) == (not broken), "what fails blocks public rows"
-
-
 def test_a_required_share_is_described_in_a_sentence(tmp_path):
     attributes = "{age: {bounds: [0, 100]}, n: {bounds: [0, 9], bins: 3, nullable: true}}"
     spec = written_spec(tmp_path, attributes, protection=PERSONS, more="usable: 0.975")
-    sentences = {each.name: each.description for each in expectations_of(spec)}
     at_least = "that are not missing, at least 97.5 % are"
     expected = {
         "present__age": "At least 97.5 % of the rows have a number in age.",
         "bounds__age": f"Of the values of age {at_least} between 0 and 100.",
         "bounds__n": f"Of the values of n {at_least} a number between 0 and 9.",
         "present_person_id": "At least 97.5 % of the rows have a person id in 'rider'.",
-    }
-    assert {name: sentences[name] for name in expected} == expected
+    }.items()
+    assert expected <= {each.name: each.description for each in expectations_of(spec)}.items()
 
 
 def test_another_declaration_or_share_is_another_validation(tmp_path, spec):
@@ -317,8 +285,7 @@ def test_library_results_hold_verdicts_and_counts(spec, tmp_path, monkeypatch):
     for reply in replies:
         for value in (value for result in reply.results for value in result.result.values()):
             assert value is None or value == [] or isinstance(value, float | int)
-        assert "8675309" not in str(reply)
-        assert "Xanthippe" not in str(reply.results)
+        assert not any(secret in str(reply) + str(reply.results) for secret in SECRETS)
 
 
 ADULTS = "{age: {bounds: [0, 80], bins: 4}, state: {levels: [single, married]}}"
@@ -335,14 +302,11 @@ def test_broken_constraint_fails_its_expectation(tmp_path):
         "Every row keeps the constraint: never age [0, 20) with state married."
     )
     assert refusal(spec, verdicts) is not None
+    # A value without a cell breaks no constraint.
+    rows = {"age": ["5", "x", ""], "state": ["odd", "married", "married"]}
+    assert "keeps_constraint_1" not in failed(validate(spec, ingested(tmp_path, rows, "cells")))
     shared = written_spec(tmp_path, ADULTS, more=f"{NEVER}\nusable: 0.75")
     assert not failed(validate(shared, ingested(tmp_path, COUPLES, "other")))
-
-
-def test_value_without_cell_breaks_no_constraint(tmp_path):
-    spec = written_spec(tmp_path, ADULTS, more=NEVER)
-    rows = {"age": ["5", "x", ""], "state": ["odd", "married", "married"]}
-    assert "keeps_constraint_1" not in failed(validate(spec, ingested(tmp_path, rows)))
 
 
 def test_a_library_that_would_end_the_process_is_one_line(monkeypatch, tmp_path):
@@ -447,7 +411,6 @@ def test_what_fails_stops_public_rows_unless_it_is_a_warning(tmp_path):
     name = "expect_column_values_to_match_regex_person_id"
     assert failed(verdicts) == {name, f"{name}__mild"}
     words = refusal(spec, verdicts)
-    assert words is not None
     assert name in words
     assert "mild" not in words
 

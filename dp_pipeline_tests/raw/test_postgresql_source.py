@@ -148,7 +148,7 @@ def test_all_rows_are_of_one_moment(rides, monkeypatch):
     def later(*arguments):
         run(rides, "INSERT INTO rides (lat) VALUES (8)")
         other.append("written")
-        return tables(*arguments)  # type: ignore[arg-type]
+        return tables(*arguments)
 
     monkeypatch.setattr(sql, "_read_tables", later)
     assert read_source(spec_at(rides, "SELECT lat FROM rides", "lat")).num_rows == 2

@@ -1,4 +1,4 @@
-"""Missing values of nullable attributes keep their rows and are a cell of their own."""
+"""Cells become what their attributes declare; missing values keep their rows."""
 
 import math
 import threading
@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import date
 from math import isnan
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,63 +37,188 @@ def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dic
     return {stage: read_stage(snapshot, stage).to_pydict() for stage in stages_of(spec)}
 
 
+PEOPLE = """
+  age: {bounds: [0, 90], edges: [18], nullable: true, missing: ["?", "-1"]}
+  job: {levels: [paid, none], nullable: true, missing: ["?"], aliases: {Paid.: paid}}
+  sex: {levels: [f, m]}
+"""
+WITH_GAPS = {
+    "age": ["17", "", " ? ", "-1", "90", None, "18"],
+    "job": ["Paid.", "?", "none", "", " paid ", "none", None],
+    "sex": ["f", "f", "m", "f", "m", "f", "m"],
+}
+AGES, JOBS, SEXES = [0, 2, 2, 2, 1, 2, 1], [0, 2, 1, 2, 0, 1, 2], [0, 0, 1, 0, 1, 0, 1]
+RIDES = (
+    "{age: {bounds: [0, 80], bins: 4, integer: true, nullable: true, missing: ['?']}, "
+    "state: {levels: [single, married, unknown], other: unknown, aliases: {wed: married}}}"
+)
+ADULTS = {"more": 'constraints: {never: {age: "[0, 20)", state: married}}'}
+BREAKING = {
+    "age": ["19", "20", "?", "19", " 19.5 ", "-4", "19", "no number"],
+    "state": ["wed", "married", "married", "single", " married ", "married", "odd", "married"],
+}
 LOW, HIGH = -65536, 65536
 NUMBERS = ["0", " 5 ", "+7.5", "1e1", "-3", "99", "inf", "-Infinity", "1e999", ".5e1"]
 NO_NUMBERS = ["", "  ", "ten", "nan", "1_0", "0x1", "1,5", "--1", "1e", "é"]
 JUST_BELOW = math.nextafter(0.3, 0)
 CLIPPED = [LOW, 0, 32768, HIGH, LOW, HIGH, HIGH, LOW, HIGH, 0]
 OUTSIDE = [-0.1, 0.0, 10.0, 10.1, math.inf, math.nan, None]
-CELLS_AND_STAGES = {
-    "numbers are stripped and clipped": (
-        "{x: {bounds: [0, 10]}}", {"x": NUMBERS}, {"normalized": {"x": CLIPPED}}
-    ),
+ONE_HOT = {"more": "one_hot: true"}
+NORMALIZED: dict[str, tuple[Any, ...]] = {
+    "numbers are stripped and clipped": ("{x: {bounds: [0, 10]}}", {"x": NUMBERS}, {"x": CLIPPED}),
     "no number drops its row and no other": (
-        "{x: {bounds: [0, 10]}}",
-        {"x": ["5", *NO_NUMBERS, "10", None]}, {"normalized": {"x": [0, HIGH]}},
+        "{x: {bounds: [0, 10]}}", {"x": ["5", *NO_NUMBERS, "10", None]}, {"x": [0, HIGH]}
     ),
     "outside of the bounds": (
-        "{x: {bounds: [0, 10], on_invalid: drop}}",
-        {"x": OUTSIDE}, {"normalized": {"x": [LOW, HIGH]}},
+        "{x: {bounds: [0, 10], on_invalid: drop}}", {"x": OUTSIDE}, {"x": [LOW, HIGH]}
     ),
     "unknown texts go to the other level": (
         "{work: {levels: [paid, none, rest], other: rest}}",
-        {"work": [" paid", "?", None, "", "none"]},
-        {"normalized": {"work": ["paid", *["rest"] * 3, "none"]},
-         "discretized": {"work": [0, 2, 2, 2, 1]}},
+        {"work": [" paid", "?", None, "", "none"]}, {"work": ["paid", *["rest"] * 3, "none"]},
     ),
     "unknown texts drop the row": (
         "{sex: {levels: [f, m]}, x: {bounds: [0, 1]}}",
         {"sex": ["f", "?", None, "m"], "x": ["0", "0", "0", "1"]},
-        {"normalized": {"x": [LOW, HIGH], "sex": ["f", "m"]}, "discretized": {"sex": [0, 1]}},
+        {"x": [LOW, HIGH], "sex": ["f", "m"]},
+    ),
+    "a person has two rows after invalid ones are gone": (
+        "{x: {bounds: [0, 1]}}", {"x": ["?"] * 20 + ["0", "1"], "rider": ["a"] * 22},
+        {"x": [LOW, HIGH]}, {"protection": PERSONS},
+    ),
+    "a row of nobody is gone": (
+        "{x: {bounds: [0, 1]}}", {"x": ["0.5"] * 5 + ["0", "1"], "rider": ["a"] * 5 + ["b", None]},
+        {"x": [0, 0, LOW]}, {"protection": PERSONS},
+    ),
+}  # fmt: skip
+"""Attributes, cells, what is stored of them and further declarations."""
+
+DISCRETIZED: dict[str, tuple[Any, ...]] = {
+    "unknown texts go to the other level": (
+        "{work: {levels: [paid, none, rest], other: rest}}",
+        {"work": [" paid", "?", None, "", "none"]}, {"work": [0, 2, 2, 2, 1]},
     ),
     # Both sides of the edge have one coordinate.
     "bins are cut from clipped numbers": (
         "{x: {bounds: [0, 1], edges: [0.3]}}",
-        {"x": [JUST_BELOW, 0.3, -9.0, 1.0, 9.0]}, {"discretized": {"x": [0, 1, 0, 1, 1]}},
+        {"x": [JUST_BELOW, 0.3, -9.0, 1.0, 9.0]}, {"x": [0, 1, 0, 1, 1]},
     ),
     "two attributes of one column": (
         "{fine: {column: x, bounds: [0, 4], bins: 4}, rough: {column: x, bounds: [0, 4]}}",
-        {"x": ["3"]}, {"discretized": {"fine": [3]}},
+        {"x": ["3"]}, {"fine": [3]},
+    ),
+    **{
+        f"levels of {kind}": (
+            "{a: {levels: [0, 1]}}", {"a": pa.array([1, 0], pa.int64()).cast(kind)}, {"a": [1, 0]}
+        )
+        for kind in (pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(),
+                     pa.large_string())
+    },
+    "numbers as levels": (
+        "{smokes: {levels: 0..1, nullable: true, missing: [9]}}",
+        {"smokes": [1.0, None, 9.0, float("nan"), 0.0]}, {"smokes": [1, 2, 2, 2, 0]},
+    ),
+    "a row that breaks a constraint loses a cell": (
+        # A contradiction and a text that is no number cost the age.
+        RIDES, BREAKING,
+        {"age": [4, 1, 4, 0, 4, 4, 0, 4], "state": [1, 1, 1, 0, 1, 1, 2, 1]}, ADULTS,
+    ),
+    "a row that breaks a constraint is gone": (
+        RIDES.replace("nullable: true", "on_invalid: clip"), BREAKING,
+        {"age": [1, 0, 0], "state": [1, 0, 2]}, ADULTS,
+    ),
+    "a clipped number is in its constraint's bin": (
+        RIDES.replace("nullable: true", "nullable: true, on_invalid: clip"),
+        {"age": ["1000", "inf", "59"], "state": ["single"] * 3},
+        {"age": [4, 4, 2], "state": [0] * 3},
+        {"more": "constraints: {never: {age: '[60, ]', state: single}}"},
+    ),
+    "a missing value is the last code": (
+        PEOPLE, WITH_GAPS, {"age": AGES, "job": JOBS, "sex": SEXES}
+    ),
+    **{
+        f"missing {kind}": (
+            PEOPLE, {"age": pa.array([17, None, -1, 90]).cast(kind), "job": ["?"] * 4,
+                     "sex": ["f"] * 4},
+            {"age": [0, 2, 2, 1], "job": [2] * 4, "sex": [0] * 4},
+        )
+        for kind in (pa.int32(), pa.float64(), pa.float32())
+    },
+    "no number is missing": (
+        PEOPLE, {"age": [float("nan"), 17.0], "job": ["?", "none"], "sex": ["f", "f"]},
+        {"age": [2, 0], "job": [2, 1], "sex": [0, 0]},
+    ),
+    "no number and no level is missing too": (
+        PEOPLE,
+        {
+            "age": ["old", "nan", "?", "95", "5"],
+            "job": ["paid", "none", "paid", "none", "rest"],
+            "sex": ["f", "m", "f", "m", "f"],
+        },
+        {"age": [2, 2, 2, 2, 0], "job": [0, 1, 0, 1, 2], "sex": [0, 1, 0, 1, 0]},
+    ),
+    "missing where nothing may be": (
+        PEOPLE, {"age": ["?", "1"], "job": ["?", "?"], "sex": ["", "m"]},
+        {"age": [0], "job": [2], "sex": [1]},
+    ),
+    "unknown goes to other, missing does not": (
+        "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}",
+        {"job": ["paid", "odd", "?", "", None]}, {"job": [0, 1, 2, 2, 2]},
+    ),
+    "an empty text that is a level": (
+        "{job: {levels: [paid, ''], nullable: true}}",
+        {"job": ["paid", " ", None]}, {"job": [0, 1, 2]},
+    ),
+} | {
+    f"rows to {rule}": (
+        f"{{age: {{bounds: [0, 90], bins: 2, nullable: true, on_invalid: {rule}}}}}",
+        {"age": ["-5", "", "1e9", "90", "old"]}, {"age": ages},
+    )
+    for rule, ages in {"keep": [2, 2, 2, 1, 2], "clip": [0, 2, 1, 1, 2], "drop": [2, 1]}.items()
+}  # fmt: skip
+BITS: dict[str, tuple[Any, ...]] = {
+    "a bit a cell and a 1 an attribute": (
+        "{sex: {levels: [f, m]}, x: {bounds: [0, 2], bins: 2}}",
+        {"sex": ["m", "f"], "x": ["0.5", "2"]},
+        {"sex=f": [0, 1], "sex=m": [1, 0], "x=[0, 1)": [1, 0], "x=[1, 2]": [0, 1]}, ONE_HOT,
+    ),
+    "bins of like labels": (
+        "{x: {bounds: [1000000, 1000002], bins: 2}}", {"x": [1000001.6]},
+        {"x=[1000000.0, 1000001.0)": [0], "x=[1000001.0, 1000002.0]": [1]}, ONE_HOT,
     ),
 }  # fmt: skip
+CASES = {"normalized": NORMALIZED, "discretized": DISCRETIZED, "one_hot": BITS}
 
 
-@pytest.mark.parametrize("name", CELLS_AND_STAGES)
-def test_cells_become_what_is_declared(tmp_path, name):
-    attributes, cells, stages = CELLS_AND_STAGES[name]
-    stored = prepared(written_spec(tmp_path, attributes), tmp_path, cells)
-    assert {stage: stored[stage] for stage in stages} == stages
+@pytest.mark.parametrize(
+    ("stage", "name"), [(stage, name) for stage, cases in CASES.items() for name in cases]
+)
+def test_cells_become_what_is_declared(tmp_path, stage, name):
+    attributes, cells, stored, *options = CASES[stage][name]
+    spec = written_spec(tmp_path, attributes, **dict(*options))
+    assert prepared(spec, tmp_path, pa.table(cells))[stage] == stored
     box = Coordinate(0.0, 1.0)
     assert box.encode(np.array([JUST_BELOW])) == box.encode(np.array([0.3]))
 
 
-def test_integers_are_levels_in_every_type(tmp_path):
-    spec = written_spec(tmp_path, "{smokes: {levels: [0, 1]}}")
-    kinds = [pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.string(), pa.large_string()]
-    for number, kind in enumerate(kinds):
-        column = pa.array([1, 0], pa.int64()).cast(kind)
-        stored = prepared(spec, tmp_path, pa.table({"smokes": column}), f"day{number}")
-        assert stored["discretized"]["smokes"] == [1, 0]
+def test_a_missing_value_keeps_its_row(tmp_path):
+    stored = prepared(written_spec(tmp_path, PEOPLE, **ONE_HOT), tmp_path, WITH_GAPS)
+    assert stored["normalized"]["age.clipped"] == [17, None, None, None, 90, None, 18]
+    assert [value is None for value in stored["normalized"]["age"]] == [code == 2 for code in AGES]
+    words = ["paid", None, "none", None, "paid", "none", None]
+    assert stored["normalized"]["job"] == words
+    names = ["age=[0, 18)", "age=[18, 90]", "age=missing"]
+    assert [stored["one_hot"][name] for name in names] == [
+        [int(code == cell) for code in AGES] for cell in range(3)
+    ]
+
+
+def test_persons_are_bounded_after_constraints(tmp_path):
+    spec = written_spec(tmp_path, RIDES, protection=PERSONS, **ADULTS)
+    rows = {"age": ["5"] * 9 + ["30", "40"], "state": ["wed"] * 11, "rider": ["a"] * 11}
+    assert len(prepared(spec, tmp_path, rows)["discretized"]["age"]) == 2
+    spec = written_spec(tmp_path, PEOPLE, protection=PERSONS.replace("2", "1"))
+    rows = {**WITH_GAPS, "rider": ["ann", "bob", "bob", "cid", "cid", "dot", "dot"]}
+    assert len(prepared(spec, tmp_path, rows, "gaps")["discretized"]["age"]) == 4
 
 
 def test_codes_are_stored_in_the_smallest_unsigned_type(tmp_path):
@@ -104,25 +230,10 @@ def test_codes_are_stored_in_the_smallest_unsigned_type(tmp_path):
     assert table.to_pydict() == {"a": [255], "b": [256]}
 
 
-def test_one_hot_has_one_bit_a_cell_and_one_1_an_attribute(tmp_path):
-    attributes = "{sex: {levels: [f, m]}, x: {bounds: [0, 2], bins: 2}}"
-    spec = written_spec(tmp_path, attributes, more="one_hot: true")
-    assert stages_of(spec) == ("normalized", "discretized", "one_hot")
-    stored = prepared(spec, tmp_path, {"sex": ["m", "f"], "x": ["0.5", "2"]})
-    bits = {"sex=f": [0, 1], "sex=m": [1, 0], "x=[0, 1)": [1, 0], "x=[1, 2]": [0, 1]}
-    assert stored["one_hot"] == bits
-
-
-def test_bins_of_like_labels_have_their_own_bits(tmp_path):
-    attributes = "{x: {bounds: [1000000, 1000002], bins: 4}}"
-    spec = written_spec(tmp_path, attributes, more="one_hot: true")
-    stored = prepared(spec, tmp_path, {"x": [1000001.6]})
-    assert list(stored["one_hot"].values()) == [[0], [0], [0], [1]]
-    assert next(iter(stored["one_hot"])) == "x=[1000000.0, 1000000.5)"
-
-
 def test_only_the_stages_that_are_needed_are_there(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", more="one_hot: true")
+    with_cells = written_spec(tmp_path, "{x: {levels: [a, b]}}", **ONE_HOT)
+    assert stages_of(with_cells) == ("normalized", "discretized", "one_hot")
+    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", **ONE_HOT)
     assert stages_of(spec) == ("normalized",)
     snapshot = prepared_snapshot(spec, tmp_path, {"x": [0.5]})
     assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
@@ -141,14 +252,6 @@ def test_no_rows_are_prepared_to_no_rows(tmp_path, kind):
     stored = prepared(spec, tmp_path, empty)
     assert {len(column) for table in stored.values() for column in table.values()} == {0}
     assert len(stored["one_hot"]) == 4
-
-
-def test_persons_are_bounded_after_invalid_rows_are_gone(tmp_path):
-    spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", protection=PERSONS)
-    riders = {"x": ["?"] * 20 + ["0", "1"], "rider": ["a"] * 22}
-    assert prepared(spec, tmp_path, riders) == {"normalized": {"x": [-65536, 65536]}}
-    crowd = {"x": ["0.5"] * 5 + ["0", "1"], "rider": ["a"] * 5 + ["b", None]}
-    assert prepared(spec, tmp_path, crowd, "crowd")["normalized"]["x"] == [0, 0, -65536]
 
 
 def test_unvalidated_snapshot_is_not_prepared(tmp_path):
@@ -245,42 +348,6 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
     assert free.is_set()
 
 
-RIDES = (
-    "{age: {bounds: [0, 80], bins: 4, integer: true, nullable: true, missing: ['?']}, "
-    "state: {levels: [single, married, unknown], other: unknown, aliases: {wed: married}}}"
-)
-ADULTS = 'constraints: {never: {age: "[0, 20)", state: married}}'
-
-
-def test_a_row_that_breaks_a_constraint_loses_a_cell(tmp_path):
-    spec = written_spec(tmp_path, RIDES, more=ADULTS)
-    rows = {
-        "age": ["19", "20", "?", "19", " 19.5 ", "-4", "19", "no number"],
-        "state": ["wed", "married", "married", "single", " married ", "married", "odd", "married"],
-    }
-    stored = prepared(spec, tmp_path, rows)["discretized"]
-    # A contradiction and a text that is no number cost the age.
-    assert stored == {"age": [4, 1, 4, 0, 4, 4, 0, 4], "state": [1, 1, 1, 0, 1, 1, 2, 1]}
-    clipped = RIDES.replace("nullable: true", "on_invalid: clip")
-    closed = written_spec(tmp_path, clipped, more=ADULTS)
-    stored = prepared(closed, tmp_path, rows, "closed")["discretized"]
-    assert stored == {"age": [1, 0, 0], "state": [1, 0, 2]}
-
-
-def test_persons_are_bounded_after_constraints(tmp_path):
-    spec = written_spec(tmp_path, RIDES, protection=PERSONS, more=ADULTS)
-    rows = {"age": ["5"] * 9 + ["30", "40"], "state": ["wed"] * 11, "rider": ["a"] * 11}
-    assert len(prepared(spec, tmp_path, rows)["discretized"]["age"]) == 2
-
-
-def test_clipped_number_is_in_its_constraints_bin(tmp_path):
-    clipped = RIDES.replace("nullable: true", "nullable: true, on_invalid: clip")
-    more = "constraints: {never: {age: '[60, ]', state: single}}"
-    spec = written_spec(tmp_path, clipped, more=more)
-    rows = {"age": ["1000", "inf", "59"], "state": ["single"] * 3}
-    assert prepared(spec, tmp_path, rows)["discretized"] == {"age": [4, 4, 2], "state": [0] * 3}
-
-
 def test_a_column_states_if_values_may_be_missing(tmp_path):
     attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
     spec = written_spec(tmp_path, attributes)
@@ -302,106 +369,13 @@ def test_nullable_columns_are_read_with_others(tmp_path):
     assert counts.open_at_the_gate().tolist() == [1, 2]
 
 
-PEOPLE = """
-  age: {bounds: [0, 90], edges: [18], nullable: true, missing: ["?", "-1"]}
-  job: {levels: [paid, none], nullable: true, missing: ["?"], aliases: {Paid.: paid}}
-  sex: {levels: [f, m]}
-"""
-WITH_GAPS = {
-    "age": ["17", "", " ? ", "-1", "90", None, "18"],
-    "job": ["Paid.", "?", "none", "", " paid ", "none", None],
-    "sex": ["f", "f", "m", "f", "m", "f", "m"],
-}
-AGES, JOBS, SEXES = [0, 2, 2, 2, 1, 2, 1], [0, 2, 1, 2, 0, 1, 2], [0, 0, 1, 0, 1, 0, 1]
-
-
-def people(folder: Path, *, attributes: str = PEOPLE, **options: str) -> DatasetSpec:
-    return written_spec(folder, attributes, **options)
-
-
-def checked(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dict[str, dict]:
-    snapshot = ingested(folder, columns, name)
-    verdicts = validate(spec, snapshot)
-    assert refusal(spec, verdicts) is None
-    prepare(spec, snapshot)
-    return {stage: read_stage(snapshot, stage).to_pydict() for stage in stages_of(spec)}
-
-
 def failed(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> set[str]:
     verdicts = validate(spec, ingested(folder, columns, name))
     return {verdict.expectation.name for verdict in verdicts if not verdict.passed}
 
 
-def test_a_missing_value_keeps_its_row_and_is_the_last_code(tmp_path):
-    stored = checked(people(tmp_path, more="one_hot: true"), tmp_path, WITH_GAPS)
-    assert stored["discretized"] == {"age": AGES, "job": JOBS, "sex": SEXES}
-    assert stored["normalized"]["age.clipped"] == [17, None, None, None, 90, None, 18]
-    assert [value is None for value in stored["normalized"]["age"]] == [code == 2 for code in AGES]
-    words = ["paid", None, "none", None, "paid", "none", None]
-    assert stored["normalized"]["job"] == words
-    names = ["age=[0, 18)", "age=[18, 90]", "age=missing"]
-    assert [stored["one_hot"][name] for name in names] == [
-        [int(code == cell) for code in AGES] for cell in range(3)
-    ]
-
-
-@pytest.mark.chain
-@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.float32()])
-def test_missing_numbers_are_nulls_nan_and_the_declared_ones(tmp_path, kind):
-    ages = pa.array([17, None, -1, 90]).cast(kind)
-    rows = pa.table({"age": ages, "job": ["paid"] * 4, "sex": ["f"] * 4})
-    assert checked(people(tmp_path), tmp_path, rows)["discretized"]["age"] == [0, 2, 2, 1]
-    nan = pa.table({"age": [float("nan"), 17.0], "job": ["?", "none"], "sex": ["f", "f"]})
-    assert checked(people(tmp_path), tmp_path, nan, "nan")["discretized"]["age"] == [2, 0]
-
-
-CODES = {
-    "numbers as levels": (
-        "{smokes: {levels: 0..1, nullable: true, missing: [9]}}",
-        {"smokes": [1.0, None, 9.0, float("nan"), 0.0]}, {"smokes": [1, 2, 2, 2, 0]},
-    ),
-    "no number and no level is missing too": (
-        PEOPLE,
-        {
-            "age": ["old", "nan", "?", "95", "5"],
-            "job": ["paid", "none", "paid", "none", "rest"],
-            "sex": ["f", "m", "f", "m", "f"],
-        },
-        {"age": [2, 2, 2, 2, 0], "job": [0, 1, 0, 1, 2], "sex": [0, 1, 0, 1, 0]},
-    ),
-    "missing where nothing may be": (
-        PEOPLE,
-        {"age": ["?", "1"], "job": ["?", "?"], "sex": ["", "m"]},
-        {"age": [0], "job": [2], "sex": [1]},
-    ),
-    "unknown goes to other, missing does not": (
-        "{job: {levels: [paid, rest], other: rest, nullable: true, missing: ['?']}}",
-        {"job": ["paid", "odd", "?", "", None]}, {"job": [0, 1, 2, 2, 2]},
-    ),
-    "an empty text that is a level": (
-        "{job: {levels: [paid, ''], nullable: true}}",
-        {"job": ["paid", " ", None]}, {"job": [0, 1, 2]},
-    ),
-} | {
-    rule: (
-        f"{{age: {{bounds: [0, 90], bins: 2, nullable: true, on_invalid: {rule}}}}}",
-        {"age": ["-5", "", "1e9", "90", "old"]},
-        {"age": ages},
-    )
-    for rule, ages in {"keep": [2, 2, 2, 1, 2], "clip": [0, 2, 1, 1, 2], "drop": [2, 1]}.items()
-}  # fmt: skip
-
-
-@pytest.mark.chain
-@pytest.mark.parametrize("name", CODES)
-def test_only_missing_values_are_missing(tmp_path, name):
-    attributes, cells, codes = CODES[name]
-    spec = people(tmp_path, attributes=attributes, purpose="release")
-    assert checked(spec, tmp_path, pa.table(cells))["discretized"] == codes
-
-
 def test_missing_values_fulfil_nullable_expectations(tmp_path):
-    spec = people(tmp_path)
+    spec = written_spec(tmp_path, PEOPLE)
     assert failed(spec, tmp_path, WITH_GAPS) == set()
     named = {e.name: e.description for e in expectations_of(spec) if not e.structural}
     assert list(named) == ["has_rows", "bounds__age", "levels__job", "present__sex", "levels__sex"]
@@ -414,24 +388,16 @@ def test_invalid_value_fails_its_one_expectation(tmp_path, cell):
     column, value = cell.split()
     rows = {**WITH_GAPS, column: [value, *WITH_GAPS[column][1:]]}
     broken = {"age": "bounds__age", "job": "levels__job"}[column]
-    assert failed(people(tmp_path), tmp_path, rows) == {broken}
+    assert failed(written_spec(tmp_path, PEOPLE), tmp_path, rows) == {broken}
 
 
 def test_table_of_missing_values_is_counted(tmp_path):
     age, job = "{bounds: [0, 90], bins: 3, nullable: true}", "{levels: [a, b], nullable: true}"
-    spec = people(tmp_path, attributes=f"{{age: {age}, job: {job}}}")
+    spec = written_spec(tmp_path, f"{{age: {age}, job: {job}}}")
     snapshot = prepared_snapshot(spec, tmp_path, {"age": ["", ""], "job": [None, ""]})
     (table,) = open_counter(spec, snapshot).exact_tables([("age", "job")])
     assert table.shape == (4, 3)
     assert table[3, 2] == table.sum() == 2
-
-
-def test_rows_with_missing_values_are_bounded(tmp_path):
-    persons = "{unit: rows_of_person, column: rider, at_most: 1}"
-    spec = people(tmp_path, protection=persons)
-    rows = {**WITH_GAPS, "rider": ["ann", "bob", "bob", "cid", "cid", "dot", "dot"]}
-    stored = checked(spec, tmp_path, rows)
-    assert len(stored["discretized"]["age"]) == 4
 
 
 WORDS = st.one_of(st.none(), st.sampled_from(["", " ", "?", "-1", "5", "99", "x", "nan", "a", "A"]))
@@ -474,7 +440,7 @@ def test_only_declared_words_are_missing_numbers():
 def test_all_stages_read_files_with_comments_and_gaps(tmp_path):
     form = "header: [age, job, sex], comment: '#'"
     source = f"{{kind: csv, paths: [one.csv, two.csv], {form}}}"
-    spec = people(tmp_path, source=source)
+    spec = written_spec(tmp_path, PEOPLE, source=source)
     (tmp_path / "one.csv").write_text("17, Paid., f\n?, none, m\n\n")
     (tmp_path / "two.csv").write_text("# of another day\n64, ?, f\n-1, paid, m\n")
     snapshot = ingest(spec, tmp_path / "raw", key=KEY, snapshot_id=None, today=date(2026, 1, 1))

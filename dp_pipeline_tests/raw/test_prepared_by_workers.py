@@ -141,7 +141,6 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
     spec = persons(tmp_path)
     prepared(spec, tmp_path / "there", IDS["texts"])
     keys = PersonKeys.of(spec.columns, spec.protection.column, KEY)
-    assert keys is not None
     assert [keys.ids.rows in message for message in sent] == [True, True, False, False]
     assert not any(KEY in message for message in sent)
     assert repr(keys.ids.rows)[2:-1] not in repr(keys)

@@ -183,7 +183,7 @@ TYPES = pa.schema(
 
 def csv(path: Path, text: str | bytes, **options: object) -> Source:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return Source("csv", str(path), **options)  # type: ignore[arg-type]
+    return Source("csv", str(path), **options)
 
 
 def test_csv_gives_names_and_no_types(tmp_path):

@@ -98,7 +98,6 @@ def test_breast_cancer_has_ten_levels_and_sixteen_gaps(tmp_path):
     assert np.bincount(codes["diagnosis"]).tolist() == [458, 241]
     gaps = codes["bare_nuclei"] == spec.domain["bare_nuclei"].missing_code
     assert gaps.sum() == 16
-    assert spec.k_anonymity is not None
     sizes = {name: spec.domain[name].size for name in spec.k_anonymity.attributes}
     assert sizes.pop("bare_nuclei") == 11
     assert set(sizes.values()) == {10}
@@ -112,7 +111,6 @@ def test_sample_of_adult_keeps_the_ratio_of_incomes(tmp_path):
     spec, codes = codes_of("adult_2000", tmp_path)
     # 2000 of 48,842 rows, of which 37,155 and 11,687 have the one and the other income.
     assert np.bincount(codes["income"]).tolist() == [1_521, 479]
-    assert spec.k_anonymity is not None
     assert sum(spec.domain[name].size for name in spec.k_anonymity.attributes) == 45
     for name in ("age", "education_num", "hours_per_week", "relationship", "sex"):
         assert len(np.bincount(codes[name])) == spec.domain[name].size
@@ -135,7 +133,6 @@ def server():
 def served_here(spec: DatasetSpec, server: FileServer) -> DatasetSpec:
     """The data set, were its files absent and its downloads, under their names, on this server."""
     source = spec.source
-    assert source.download is not None
     moved = {url: server.url("/" + url.rpartition("/")[2]) for url in source.download.locations}
     first, *more = moved.values()
     hashes = {moved[url]: sha256 for url, sha256 in source.download.sha256.items()}

@@ -67,66 +67,90 @@ def test_what_is_written_by_the_signs_is_read_by_them(number):
     assert read(signs, signs.localise(repr(number))) == [number]
 
 
-def test_a_stored_number_is_one_whatever_sign_is_declared(tmp_path):
-    spec = written_spec(tmp_path, '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}')
-    assert codes(spec, {"fare": [6.38, 44.0]}) == codes(spec, {"fare": ["6,38", "44,0"]})
-
-
-def test_signs_of_the_file_hold_for_each_column(tmp_path):
-    attributes = '{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 9, decimal: "."}}'
-    spec = written_spec(tmp_path, attributes, more='reading: {decimal: ",", missing: ["-999"]}')
-    assert codes(spec, {"a": ["6,5", "6.5"], "b": ["7.5", "7.5"]}) == {"a": [6], "b": [7]}
-
-
-def test_a_word_for_nothing_drops_a_row_in_place_of_clipping_it(tmp_path):
-    dropping = "{bounds: [0, 9], bins: 2, nullable: true, on_invalid: drop}"
-    attributes = f"{{a: {{bounds: [0, 9], bins: 9}}, b: {dropping}}}"
-    spec = written_spec(tmp_path, attributes, more='reading: {missing: ["-999", N/A]}')
-    columns = {"a": ["-999", "5", "N/A", "5", "-8"], "b": ["1", "-999.0", "1", "N/A", "x"]}
-    assert codes(spec, columns) == {"a": [5, 5], "b": [2, 2]}
-
-
-def test_level_that_means_missing_elsewhere_stays(tmp_path):
-    attributes = "{kind: {levels: [a, N/A], nullable: true}, other: {levels: [b, c], other: c}}"
-    spec = written_spec(tmp_path, attributes, more="reading: {missing: [N/A]}")
-    columns = {"kind": ["N/A", "", "a"], "other": ["N/A", "b", "b"]}
-    assert codes(spec, columns) == {"kind": [1, 2, 0], "other": [1, 0, 0]}
-
-
 MONTHS = "{day: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, on_invalid: drop}}"
+DAYS = ["2026-01-01", " 2026-01-31", "2026-02-01", "2026-12-31", "2026-02-29", "2025-12-31"]
+DAYS += ["31/10/2026 25:61", "20261005", "2026-W41", "", None, "2026-00-10", "\u0662026-01-01"]
+# At three o'clock the clocks are put back to two: that hour is one cell.
+AUTUMN = ["2026-10-24T22:00Z", "2026-10-25T00:30", "2026-10-25T02:30+02:00"]
+AUTUMN += ["2026-10-25T02:30+01:00", "2026-10-25 03:00:00", "2026-10-25T23:59:59.9", "2026-10-26"]
+GAPS = ["2026-01-02", "", "never", None, "1900-01-01", "2026-01-32", "2026-01-03", "2027-01-01"]
+ROWS = {
+    "at": ["2026-10-05T14:30Z", "2026-10-32", ""],
+    "since": ["2026-10-05", "2026-10-05", "2026-10-05"],
+    "x": ["6,5", "-8", "6.5"],
+    "y": ["1", "?", "1"],
+    "code": [" CH-8001", "D", "  "],
+}
+HOURS = (
+    "{hour: {levels: 0..23, nullable: true}, late: {column: hour, bounds: [0, 23], bins: 2, "
+    "nullable: true}, land: {levels: [CH, D], nullable: true}}"
+)
+HOUR_CODES = {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}
+CODES = {
+    "a stored number is one whatever sign is declared": (
+        '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}', "",
+        {"fare": [6.38, 44.0]}, {"fare": [0, 4]},
+    ),
+    "a number by its sign": (
+        '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}', "",
+        {"fare": ["6,38", "44,0"]}, {"fare": [0, 4]},
+    ),
+    "signs of the file hold for each column": (
+        '{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 9, decimal: "."}}',
+        'reading: {decimal: ",", missing: ["-999"]}',
+        {"a": ["6,5", "6.5"], "b": ["7.5", "7.5"]}, {"a": [6], "b": [7]},
+    ),
+    "a word for nothing drops a row in place of clipping it": (
+        "{a: {bounds: [0, 9], bins: 9}, "
+        "b: {bounds: [0, 9], bins: 2, nullable: true, on_invalid: drop}}",
+        'reading: {missing: ["-999", N/A]}',
+        {"a": ["-999", "5", "N/A", "5", "-8"], "b": ["1", "-999.0", "1", "N/A", "x"]},
+        {"a": [5, 5], "b": [2, 2]},
+    ),
+    "a level that means missing elsewhere stays": (
+        "{kind: {levels: [a, N/A], nullable: true}, other: {levels: [b, c], other: c}}",
+        "reading: {missing: [N/A]}",
+        {"kind": ["N/A", "", "a"], "other": ["N/A", "b", "b"]},
+        {"kind": [1, 2, 0], "other": [1, 0, 0]},
+    ),
+    "dates fall into their months": (MONTHS, "", {"day": DAYS}, {"day": [0, 0, 1, 11]}),
+    "a format is read and another is not": (
+        MONTHS.replace("every", 'format: "%d.%m.%Y", every'), "",
+        {"day": ["1.2.2026", "31.12.2026", "31.2.2026", "2026-02-01", "01.02.26"]},
+        {"day": [1, 11]},
+    ),
+    "an offset in the text is honoured and else the zone is": (
+        "{at: {type: timestamp, bounds: [2026-10-25, 2026-10-25], every: hour, "
+        "zone: Europe/Zurich, on_invalid: drop}}", "",
+        {"at": AUTUMN}, {"at": [0, 0, 2, 2, 3, 23]},
+    ),
+    # A step of a coordinate of a century is seven hours; a second before midnight is yesterday.
+    "cells are cut exactly where coordinates are rounded": (
+        "{at: {type: timestamp, bounds: [1950-01-01, 2049-12-31], every: day}}", "",
+        {"at": ["2026-10-04T23:59:59.999999", "2026-10-05"]}, {"at": [28035, 28036]},
+    ),
+    "a missing date is a cell": (
+        "{day: {type: date, bounds: [2026-01-01, 2026-01-04], bins: 2, nullable: true, "
+        "missing: [1900-01-01, never]}}", "",
+        {"day": GAPS}, {"day": [0, 2, 2, 2, 2, 2, 1, 2]},
+    ),
+    **{
+        f"derived columns keep missing cells {rows}": (
+            HOURS, "derive: {hour: {hour: at}, land: {prefix: [code, 2]}}",
+            {name: cells[rows] for name, cells in ROWS.items()},
+            {name: cells[rows] for name, cells in HOUR_CODES.items()},
+        )
+        for rows in (slice(0, 3), slice(0, 1), slice(1, 2), slice(2, 3))
+    },
+}  # fmt: skip
+"""Attributes, further declarations, cells and their codes."""
 
 
-def test_dates_fall_into_their_months(tmp_path):
-    spec = written_spec(tmp_path, MONTHS)
-    days = ["2026-01-01", " 2026-01-31", "2026-02-01", "2026-12-31", "2026-02-29", "2025-12-31"]
-    odd = ["31/10/2026 25:61", "20261005", "2026-W41", "", None, "2026-00-10", "\u0662026-01-01"]
-    assert codes(spec, {"day": [*days, *odd]}) == {"day": [0, 0, 1, 11]}
-
-
-def test_a_format_is_read_and_another_one_is_not(tmp_path):
-    attributes = MONTHS.replace("every", 'format: "%d.%m.%Y", every')
-    spec = written_spec(tmp_path, attributes)
-    words = ["1.2.2026", "31.12.2026", "31.2.2026", "2026-02-01", "01.02.26"]
-    assert codes(spec, {"day": words}) == {"day": [1, 11]}
-
-
-def test_an_offset_in_the_text_is_honoured_and_else_the_zone_is(tmp_path):
-    at = "type: timestamp, bounds: [2026-10-25, 2026-10-25], every: hour, zone: Europe/Zurich"
-    spec = written_spec(tmp_path, f"{{at: {{{at}, on_invalid: drop}}}}")
-    # At three o'clock the clocks are put back to two: that hour is one cell.
-    days = ["2026-10-24T22:00Z", "2026-10-25T00:30", "2026-10-25T02:30+02:00"]
-    days += ["2026-10-25T02:30+01:00", "2026-10-25 03:00:00", "2026-10-25T23:59:59.9", "2026-10-26"]
-    assert codes(spec, {"at": days}) == {"at": [0, 0, 2, 2, 3, 23]}
-    assert spec.domain["at"].labels()[:4] == tuple(f"2026-10-25T0{hour}" for hour in range(4))
-
-
-def test_cells_are_cut_exactly_where_coordinates_are_rounded(tmp_path):
-    """A step of a coordinate of a century is seven hours; a second before midnight is yesterday."""
-    attributes = "{at: {type: timestamp, bounds: [1950-01-01, 2049-12-31], every: day}}"
-    spec = written_spec(tmp_path, attributes)
-    days = ["2026-10-04T23:59:59.999999", "2026-10-05"]
-    at = (date(2026, 10, 5) - date(1950, 1, 1)).days
-    assert codes(spec, {"at": days}) == {"at": [at - 1, at]}
+@pytest.mark.parametrize("name", CODES)
+def test_cells_are_read_as_they_are_declared(name, tmp_path):
+    attributes, more, cells, expected = CODES[name]
+    spec = written_spec(tmp_path, attributes, more=more)
+    assert codes(spec, cells) == expected
 
 
 STORED = {
@@ -151,39 +175,27 @@ def test_stored_dates_and_times_are_read_by_their_type(kind, declared, tmp_path)
     assert codes(spec, read_source(spec)) == {"day": [1, 2]}
 
 
-@pytest.mark.parametrize(
-    ("attributes", "column", "reason"),
-    [
-        ("{day: {levels: [a, b]}}", "days", r"the type date32.*declare `type: date`"),
-        ("{day: {bounds: [0, 1]}}", "days", r"the type date32.*declare `type: date`"),
-        (MONTHS, "numbers", r"text, dates or times in column 'day'.*int64: declare the `format`"),
-    ],
-)
+DAY_TYPE = r"the type date32.*declare `type: date`"
+REFUSED = [
+    *((f"{{day: {{{form}}}}}", "days", DAY_TYPE) for form in ("levels: [a, b]", "bounds: [0, 1]")),
+    (MONTHS, "numbers", r"text, dates or times in column 'day'.*int64: declare the `format`"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "column", "reason"), REFUSED)
 def test_stored_types_are_refused_where_another_is_declared(attributes, column, reason, tmp_path):
-    spec = written_spec(tmp_path, attributes, source="{kind: parquet, path: rows.parquet}")
     columns = {**STORED, "numbers": pa.array([1], pa.int64())}
-    pq.write_table(pa.table({"day": columns[column][:0]}), tmp_path / "rows.parquet")
-    with pytest.raises(SourceError, match=reason):
-        read_source(spec)
-
-
-def test_parts_with_and_without_a_zone_are_refused(tmp_path):
-    spec = written_spec(tmp_path, MONTHS, source="{kind: parquet, path: rows}")
     (tmp_path / "rows").mkdir()
-    for name in ("seconds", "placed"):
-        pq.write_table(pa.table({"day": STORED[name][:0]}), tmp_path / "rows" / f"{name}.parquet")
-    with pytest.raises(SourceError, match="times with a zone in all parts"):
-        read_source(spec)
-
-
-def test_missing_date_is_a_cell(tmp_path):
-    attributes = (
-        "{day: {type: date, bounds: [2026-01-01, 2026-01-04], bins: 2, nullable: true, "
-        "missing: [1900-01-01, never]}}"
-    )
-    spec = written_spec(tmp_path, attributes)
-    days = ["2026-01-02", "", "never", None, "1900-01-01", "2026-01-32", "2026-01-03", "2027-01-01"]
-    assert codes(spec, {"day": days}) == {"day": [0, 2, 2, 2, 2, 2, 1, 2]}
+    for parts, spec_of_parts, words in (
+        ([column], attributes, reason),
+        (["seconds", "placed"], MONTHS, "times with a zone in all parts"),
+    ):
+        spec = written_spec(tmp_path, spec_of_parts, source="{kind: parquet, path: rows}")
+        for number, part in enumerate(parts):
+            table = pa.table({"day": columns[part][:0]})
+            pq.write_table(table, tmp_path / "rows" / f"{number}.parquet")
+        with pytest.raises(SourceError, match=words):
+            read_source(spec)
 
 
 def test_checks_see_the_same_numbers_as_preparation(tmp_path):
@@ -209,50 +221,28 @@ DERIVED = {
     "{difference: [at, since], unit: hours}": [14.5, None, None],
     "{difference: [x, y]}": [5.5, None, None],
     '{product: [x, "0.5"]}': [3.25, -4.0, None],
+    "{product: [z, 2]}": [13.0, None, None],
     "{prefix: [code, 2]}": ["CH", "D", None],
+    "{prefix: [z, 1]}": ["6", None, None],
 }
-ROWS = {
-    "at": ["2026-10-05T14:30Z", "2026-10-32", ""],
-    "since": ["2026-10-05", "2026-10-05", "2026-10-05"],
-    "x": ["6,5", "-8", "6.5"],
-    "y": ["1", "?", "1"],
-    "code": [" CH-8001", "D", "  "],
-}
+"""Of a word for nothing, as they are in z, nothing is derived."""
 
 
 @pytest.mark.parametrize("function", DERIVED)
 def test_a_derived_column_is_a_function_of_one_row(function, tmp_path):
-    form = "{levels: [CH, D], nullable: true}" if "prefix" in function else "{bounds: [-99, 2999]}"
-    more = f'derive: {{made: {function}}}\nreading: {{decimal: ",", missing: ["?"]}}'
-    spec = written_spec(tmp_path, f"{{made: {form}}}", more=more)
-    assert column_of(spec.domain["made"], pa.table(ROWS)).to_pylist() == DERIVED[function]
-
-
-@pytest.mark.parametrize(
-    ("function", "form", "made"),
-    [
-        ("{product: [x, 2]}", "{bounds: [-99, 99]}", [13.0, None, None]),
-        ("{prefix: [x, 1]}", "{levels: [6, h], nullable: true}", ["6", None, None]),
-    ],
-)
-def test_of_a_word_for_nothing_nothing_is_derived(function, form, made, tmp_path):
-    more = f"derive: {{made: {function}}}\nreading: {{missing: [' n/a ', '-8']}}"
-    spec = written_spec(tmp_path, f"{{made: {form}}}", more=more)
-    table = pa.table({"x": ["6.5", "-8", "n/a"]})
-    assert column_of(spec.domain["made"], table).to_pylist() == made
-
-
-def test_derived_columns_keep_missing_cells(tmp_path):
-    attributes = (
-        "{hour: {levels: 0..23, nullable: true}, late: {column: hour, bounds: [0, 23], bins: 2, "
-        "nullable: true}, land: {levels: [CH, D], nullable: true}}"
+    form = (
+        "{levels: [CH, '6'], nullable: true}" if "prefix" in function else "{bounds: [-99, 2999]}"
     )
-    more = "derive: {hour: {hour: at}, land: {prefix: [code, 2]}}"
-    spec = written_spec(tmp_path, attributes, more=more)
-    assert spec.columns == ("at", "at", "code")
-    alone = [codes(spec, {name: [cells[i]] for name, cells in ROWS.items()}) for i in range(3)]
-    assert [each["hour"] for each in alone] == [[14], [24], [24]]
-    assert codes(spec, ROWS) == {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}
+    more = f"derive: {{made: {function}}}\nreading: {{decimal: ',', missing: ['?', ' n/a ', '-9']}}"
+    spec = written_spec(tmp_path, f"{{made: {form}}}", more=more)
+    table = pa.table(ROWS | {"z": ["6,5", "-9", "n/a"]})
+    assert column_of(spec.domain["made"], table).to_pylist() == DERIVED[function]
+
+
+def decoded(spec: DatasetSpec, name: str, drawn: np.ndarray) -> np.ndarray:
+    """Return values of the cells of an attribute, drawn by a seed."""
+    rng = np.random.default_rng(0)
+    return decode_columns(drawn[:, None], (name,), spec.domain, rng)[name]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Zurich"])
@@ -265,23 +255,20 @@ def test_synthetic_times_have_the_code_they_were_drawn_from(zone, format_, tmp_p
         "every: day, nullable: true}}"
     )
     spec = written_spec(tmp_path, attributes)
-    drawn = np.repeat(np.arange(31), 20)[:, None]
-    made = decode_columns(drawn, ("at",), spec.domain, np.random.default_rng(0))["at"]
-    cells = made.tolist() if format_ else pa.array(made)
-    again = codes(spec, pa.table({"at": cells}))
-    assert again["at"] == drawn[:, 0].tolist()
-    assert format_ or made.dtype == np.dtype("datetime64[s]")
+    drawn = np.repeat(np.arange(31), 20)
+    times = decoded(spec, "at", drawn)
+    again = codes(spec, pa.table({"at": times.tolist() if format_ else pa.array(times)}))
+    assert again["at"] == drawn.tolist()
+    assert format_ or times.dtype == np.dtype("datetime64[s]")
 
 
 def test_synthetic_dates_are_days_inside_the_bounds(tmp_path):
     attributes = "{day: {type: date, bounds: [2026-01-01, 2026-02-01], every: month}}"
-    spec = written_spec(tmp_path, attributes)
-    drawn = np.repeat([0, 1], 200)[:, None]
-    made = decode_columns(drawn, ("day",), spec.domain, np.random.default_rng(0))["day"]
-    assert made.dtype == np.dtype("datetime64[D]")
+    dates = decoded(written_spec(tmp_path, attributes), "day", np.repeat([0, 1], 200))
+    assert dates.dtype == np.dtype("datetime64[D]")
     days = {date(2026, 1, 1) + timedelta(days=index) for index in range(31)}
-    assert set(made[:200].tolist()) == days
-    assert set(made[200:].tolist()) == {date(2026, 2, 1)}
+    assert set(dates[:200].tolist()) == days
+    assert set(dates[200:].tolist()) == {date(2026, 2, 1)}
 
 
 ENDS = ["0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31", "0001-01-01T00:00+14:00"]
@@ -296,6 +283,7 @@ def test_the_ends_of_the_calendar_are_no_error_in_any_zone(zone, tmp_path):
     )
     more = f"derive: {{hour: {{hour: at}}}}\nreading: {{zone: {zone}}}"
     spec = written_spec(tmp_path, attributes, more=more)
+    assert spec.columns == ("at", "at", "at")
     assert set(codes(spec, {"at": [*ENDS, "2026-10-05"]})["at"]) == {1, 2}
 
 

@@ -36,7 +36,6 @@ def spec_at(url, query, *columns, person=None, purpose="release"):
         source = Source("sql", url, query=query)
     else:
         database = database_url(url)
-        assert database is not None
         source = Source("sql", database_name(database), query=query, needs=VARIABLE)
     return spec_of(source, *columns, person=person, purpose=purpose)
 

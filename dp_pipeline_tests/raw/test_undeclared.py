@@ -66,8 +66,7 @@ def words_of(spec, rows, weights=(1, 1)):
 
 
 def magnitudes(spec: DatasetSpec, rows: Sequence[Row]) -> list[int]:
-    sums: list[int] = rows_of(spec, rows).magnitudes("x", EDGES).open_at_the_gate().tolist()
-    return sums
+    return rows_of(spec, rows).magnitudes("x", EDGES).open_at_the_gate().tolist()
 
 
 def test_person_counts_once_for_a_text(spec):
@@ -76,15 +75,16 @@ def test_person_counts_once_for_a_text(spec):
     # A person with two texts adds the weight of two.
     rows = [("1", "a", "f", "ann"), ("2", "b", "f", "ann"), ("1", "a", "m", "bob")]
     assert words_of(spec, rows, (100, 70)) == {"a": 170, "b": 70}
+    # An invalid row counts nowhere.
+    rows = [("1", "a", "f", None), ("1", "a", "f", " "), ("1", "a", "z", "ann")]
+    assert words_of(spec, rows) == {}
+    assert sum(magnitudes(spec, rows)) == 0
 
 
-def test_missing_or_unprintable_text_is_no_level(spec):
+def test_missing_or_unprintable_text_is_no_level(spec, tmp_path):
     words = ["", "  ", "?", "x" * 257, "a\x07b", "missing", "é" * 128, " A ", "a"]
     rows = [("1", word, "f", f"p{index}") for index, word in enumerate(words)]
     assert words_of(spec, rows) == {"é" * 128: 1, "a": 2}
-
-
-def test_missing_word_is_no_level(tmp_path):
     for missing in ([], ["?"]):
         more = f"{COST}\nreading: {{missing: {missing}}}"
         spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSON, more=more)
@@ -92,24 +92,15 @@ def test_missing_word_is_no_level(tmp_path):
         assert words_of(spec, [("1", word, "f", f"p{i}") for i, word in words]) == {"a": 1}
 
 
-def test_invalid_row_counts_nowhere(spec):
-    rows: list[Row] = [("1", "a", "f", None), ("1", "a", "f", " "), ("1", "a", "z", "ann")]
-    assert words_of(spec, rows) == {}
-    assert sum(magnitudes(spec, rows)) == 0
-
-
-def test_bucket_holds_its_lower_edge(spec):
+def test_bucket_holds_its_lower_edge(spec, tmp_path):
     values = ["-4", "-0.5", "-0.0", "0", "0.99", "1", "2", "3.9", "4", "4.1", "-9", "inf", "no"]
     values += ["-1", "-1.0"]
     rows = [(value, "a", "f", f"p{index}") for index, value in enumerate(values)]
     assert magnitudes(spec, rows) == [2, 3, 1, 3]
-
-
-def test_missing_number_word_is_in_no_bucket(tmp_path):
     attributes = "{x: {bounds: discover}, word: {levels: [a, b]}}"
     more = "discover: {epsilon: 90}\nreading: {missing: ['-1']}"
     spec = written_spec(tmp_path, attributes, protection=PERSON, more=more)
-    rows: list[Row] = [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob"), ("3", "b", "f", "cy")]
+    rows = [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob"), ("3", "b", "f", "cy")]
     assert magnitudes(spec, rows) == [0, 0, 0, 1]
 
 
@@ -212,11 +203,6 @@ def test_coordinates_are_those_that_preparation_makes(tmp_path):
     assert counted[0].sum() == 6
 
 
-def test_declared_attribute_is_not_queried_here(spec):
-    with pytest.raises(BoundaryViolation, match="is declared, so it cannot be discovered"):
-        rows_of(spec, []).texts("sex", (1,))
-
-
 def test_only_a_validated_snapshot_is_opened(spec, tmp_path):
     snapshot = ingested(tmp_path, table([("1", "a", "f", "ann")]))
     with pytest.raises(NotPrepared):
@@ -226,6 +212,8 @@ def test_only_a_validated_snapshot_is_opened(spec, tmp_path):
     snapshot.record(read_at="later")
     assert first.fingerprint != UndeclaredRows.open(spec, snapshot).fingerprint
     assert repr(first) == "UndeclaredRows(people)"
+    with pytest.raises(BoundaryViolation, match="is declared, so it cannot be discovered"):
+        first.texts("sex", (1,))
 
 
 def test_undiscovered_attributes_are_expected_present(tmp_path):

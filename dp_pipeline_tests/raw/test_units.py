@@ -91,15 +91,11 @@ def test_parts_come_back_from_their_units(rows):
 
 def test_a_value_that_varies_within_a_unit_is_missing():
     assert folded([(7, 0, 1, 1), (7, 1, 1, 0), (8, 1, 2, 0)])["region"] == [2, 1]
-
-
-def test_parts_in_order_keep_it_and_a_missing_place_is_last():
+    # Parts are in order, and a missing place is last.
     order = np.array([np.nan, 5.0, 2.0])
     units = folded([(1, 0, 0, 0), (1, 0, 1, 0), (1, 0, 2, 0)], order=order)
     assert [units[f"age {i}"] for i in (1, 2, 3)] == [[2], [1], [0]]
-
-
-def test_a_unit_with_a_part_that_breaks_a_constraint_is_left_out():
+    # A unit with a part that breaks a constraint is left out.
     never = Constraint("no child alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
     domain = Domain(DOMAIN.attributes, (never,), DOMAIN.parts)
     assert folded([(1, 0, 0, 0), (2, 0, 0, 0), (2, 0, 1, 0)], domain)[SIZE] == [1]
@@ -116,8 +112,8 @@ QUESTIONS = [(), ("region", SIZE), ("region", "age", "sex"), ("sex",)]
 def prepared(rows: list[tuple[int | None, str, str, str]], *, as_text: bool) -> PartsCounter:
     """The counter of the parts of rows of (home, region, age, sex), as a release prepares them."""
     homes, *columns = zip(*rows, strict=True) if rows else [()] * 4
-    names = ("region", "age", "sex")
-    return counter_of(SPEC, keyed(homes, dict(zip(names, columns, strict=True)), as_text=as_text))
+    cells = dict(zip(("region", "age", "sex"), columns, strict=True))
+    return counter_of(SPEC, keyed(homes, cells, as_text=as_text))
 
 
 def keyed(homes: Sequence[Home], columns: dict[str, Any], *, as_text: bool) -> pa.Table:
@@ -146,18 +142,16 @@ def test_a_unit_of_any_size_weighs_at_most_one(others, parts, as_text):
 
 
 def assert_one_unit_more(before: PartsCounter, after: PartsCounter) -> None:
-    for table, other_table in zip(
-        [*before.count(QUESTIONS), *before.pairs(["age", "sex"])],
-        [*after.count(QUESTIONS), *after.pairs(["age", "sex"])],
-        strict=True,
-    ):
+    tables, others = (
+        [*counter.count(QUESTIONS), *counter.pairs(["age", "sex"])] for counter in (before, after)
+    )
+    for table, other_table in zip(tables, others, strict=True):
         added = other_table.open_at_the_gate() - table.open_at_the_gate()
         assert added.min(initial=0) >= 0 and added.sum() <= UNIT_WEIGHT
 
 
 def of_two_sources(spec: DatasetSpec, key: str) -> DatasetSpec:
     """The same declaration with missing values of parts, which may have a source of their own."""
-    assert spec.domain.parts is not None
     parts = Parts("persons", ("age", "sex"), 3, key=key)
     own = [attribute(name, spec.domain[name].size, nullable=True) for name in parts.attributes]
     sizes = Levels(tuple(map(str, range(parts.fewest, 4))))
@@ -237,13 +231,9 @@ def test_sources_in_batches_are_joined_as_in_one(units, parts, size, as_text):
 def test_parts_without_a_unit_and_copies_of_units_are_counted():
     part = ("", "0", "0")
     units, parts = [(1, "0"), (1, "1"), (None, "0")], [(1, part), (2, part), (None, part)]
-    rows = both(units, parts, as_text=False)
-    joined = join_parts(rows, unit_keys(TWO, KEY))
+    joined = join_parts(both(units, parts, as_text=False), unit_keys(TWO, KEY))
     assert (joined.table.num_rows, joined.orphans, joined.copies) == (1, 2, 2)
-
-
-def test_joined_units_have_the_sizes_of_their_parts():
-    part = ("", "0", "0")
+    # Joined units have the sizes of their parts.
     rows = [(1, "0"), (1, "1"), (2, "0"), (None, "0")], [(1, part), (1, part), (None, part)]
     (table,) = joined_counter(*rows).count([(SIZE,)])
     assert (table.open_at_the_gate() // UNIT_WEIGHT).tolist() == [1, 0, 1, 0]
