@@ -283,6 +283,11 @@ def test_a_public_draft_validates_and_an_open_one_does_not():
     outline = Outline("toy", "toy.csv", source, attribute_names(columns))
     assert complaints(yaml.safe_load(public_draft(outline, rows=5))) == []
     assert complaints(yaml.safe_load(sensitive_draft(outline)))
+    # An unknown and an absent field are noticed.
+    document = texts_of(FULL[0])
+    assert complaints(document | {"celing": "1"})
+    del document["population"]
+    assert complaints(document)
 
 
 def test_fields_have_help_and_defaults_for_editors():
@@ -337,10 +342,3 @@ def test_the_schema_refuses_the_shapes_that_the_parser_refuses(document, tmp_pat
             assert complaints(document), error
     else:
         assert complaints(document) == []
-
-
-def test_an_unknown_and_an_absent_field_are_noticed():
-    document = texts_of(FULL[0])
-    assert complaints(document | {"celing": "1"})
-    del document["population"]
-    assert complaints(document)

@@ -169,15 +169,6 @@ def test_a_row_without_a_person_is_dropped(people):
     assert keep(table, at_most=9).column("x").to_pylist() == kept
 
 
-def test_row_with_a_gap_changes_no_other_sample():
-    """One missing number makes a reader store whole numbers as floats."""
-    table = pa.table({"x": list(range(50)), "user": [7] * 50})
-    gap = pa.table({"x": pa.array([*range(50), None], pa.float64()), "user": [7] * 50 + [8]})
-    before = keep(table, at_most=5)
-    after = keep(gap, at_most=5)
-    assert after.column("x").to_pylist()[:-1] == before.column("x").to_pylist()
-
-
 CELLS = [("a", "b:c"), ("a:b", "c"), ("", "ab"), ("ab", ""), (None, "-"), ("-", None)]
 CELLS += [("1:a", ""), ("", "1:a"), (None, ""), ("", None), (None, None), ("ä", "a")]
 NUMBERS = [0.1, np.nextafter(0.1, 1.0), 1e300, float("inf"), float("nan"), None, 0.0, -0.0, -2.0]

@@ -317,6 +317,10 @@ REFUSED = {
         f"radii {radii}": lambda c, radii=radii: c.residuals(X, radii)
         for radii in ((), (1, 1), (0,), (-1,), (1 << 47,), (1.5,))
     },
+    "bounds of no column": lambda c: c.bounds(()),
+    "bounds of a column twice": lambda c: c.bounds(("x", "x")),
+    "records of no column": lambda c: c.records((), 1, 0),
+    "records of a column twice": lambda c: c.records(("x", "x"), 1, 0),
     "predictions by a weight that is not whole": predicting((0,), ("d",), ((0.5, 1),)),
     "predictions with a weight missing": predicting((0,), ("d",), ((1,),)),
     "predictions of a level that is not there": predicting((4,), (), ()),
@@ -413,22 +417,10 @@ def test_the_order_of_the_rows_changes_nothing(engine, order, many, salt):
 
 
 def test_rows_of_one_hash_lie_by_their_coordinates(monkeypatch):
-    def one_hash(columns, _):
-        return np.zeros(len(columns[0]), dtype=np.uint64)
-
-    monkeypatch.setattr(batch_file, "hash_of", one_hash)
+    one_hash = np.zeros(4, dtype=np.uint64)
+    monkeypatch.setattr(batch_file, "hash_of", lambda *_: one_hash)
     columns = [np.array([3, 1, 1, 2]), np.array([0, 9, -9, 5])]
     assert batch_file.first_by_hash(columns, 3, 0).tolist() == [[1, -9], [1, 9], [2, 5]]
-
-
-def test_columns_are_refused_whatever_the_rows(engine):
-    for people in AWKWARD.values():
-        counter = engine(of_people(people))
-        for columns in ((), ("x", "x")):
-            with pytest.raises(BoundaryViolation):
-                counter.bounds(columns)
-            with pytest.raises(BoundaryViolation):
-                counter.records(columns, 1, 0)
 
 
 OCCUPIED = [("c",), ("d", "c"), ("c", "d"), ("huge", "x", "d"), ("y", "z", "c", "wide")]

@@ -41,6 +41,32 @@ MADE: dict[str, Callable[..., Fold]] = {"dask": engines.dask_fold, "spark": engi
 MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 
 
+def released(counter: FoldCounter, name: str) -> tuple[str, str]:
+    """The chain of answers and the tables of a seeded release."""
+    transcript = Transcript()
+    model, epsilon = MODELS[name](), Fraction(1, 2)
+
+    def ask(accountant: Accountant) -> Curator:
+        given = {"accountant": accountant, "transcript": transcript, "noise": SeededNoise(7)}
+        return Curator(counter, domain=counter.domain, distance=1, **given)
+
+    rng = np.random.default_rng(0)
+    fitted = fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
+    tables = {
+        table: {name: column.tolist() for name, column in columns.items()}
+        for table, columns in fitted.released.tables().items()
+    }
+    return transcript.chain, repr(tables)
+
+
+@pytest.mark.parametrize("name", MODELS_TRIED)
+def test_a_release_is_the_same_on_every_engine(engine, census, name):
+    spec, snapshot = census
+    first = released(open_counter(spec, snapshot, "memory"), name)
+    for other in ("stream", engine):
+        assert released(open_counter(spec, snapshot, other), name) == first
+
+
 def stored(population: Population, folder: Path, rows: int) -> StoredRows:
     """A population on disk, so many rows in a row group."""
     return StoredRows.of(population.domain, write_stages(population, folder, rows))
@@ -48,8 +74,7 @@ def stored(population: Population, folder: Path, rows: int) -> StoredRows:
 
 def test_no_rows_are_rows_like_any_other(engine, tmp_path):
     population = POPULATIONS["few rows"].at([])
-    rows = stored(population, tmp_path, 13)
-    counter = FoldCounter(population.domain, MADE[engine](rows))
+    counter = FoldCounter(population.domain, MADE[engine](stored(population, tmp_path, 13)))
     actual = counter.exact_tables([("c",), ()])
     expected = memory(population).exact_tables([("c",), ()])
     assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
@@ -68,52 +93,7 @@ def census(tmp_path_factory):
         yield spec, snapshot
 
 
-def released(counter: FoldCounter, name: str) -> tuple[str, str]:
-    """The chain of answers and the tables of a seeded release."""
-    transcript = Transcript()
-    model, epsilon = MODELS[name](), Fraction(1, 2)
-
-    def ask(accountant: Accountant) -> Curator:
-        given = {"accountant": accountant, "transcript": transcript, "noise": SeededNoise(7)}
-        return Curator(counter, domain=counter.domain, distance=1, **given)
-
-    rng = np.random.default_rng(0)
-    made = fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
-    tables = {
-        table: {name: column.tolist() for name, column in columns.items()}
-        for table, columns in made.released.tables().items()
-    }
-    return transcript.chain, repr(tables)
-
-
-@pytest.mark.parametrize("name", MODELS_TRIED)
-def test_a_release_is_the_same_on_every_engine(engine, census, name):
-    spec, snapshot = census
-    first = released(open_counter(spec, snapshot, "memory"), name)
-    assert released(open_counter(spec, snapshot, "stream"), name) == first
-    assert released(open_counter(spec, snapshot, engine), name) == first
-
-
 PAIRS = BatchQuery("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", "d"}))
-
-
-def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
-    require_engine("dask")
-    population = POPULATIONS["few rows"]
-    rows = stored(population, tmp_path, 1)
-    client = clusters.dask_client("")
-    fold = engines.dask_fold(rows)
-    expected = threaded_fold(rows)([PAIRS])
-
-    def kill():
-        time.sleep(0.05)
-        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-
-    killer = Thread(target=kill)
-    killer.start()
-    answers = [fold([PAIRS]) for _ in range(8)]
-    killer.join()
-    assert all(same(answer, expected) for answer in answers)
 
 
 class Slow(StoredRows):
@@ -124,31 +104,36 @@ class Slow(StoredRows):
         return super().answer_batches(batches, questions)
 
 
-def test_dask_worker_that_holds_queries_may_be_killed(tmp_path):
+def killed_later(number: int, seconds: float) -> Thread:
+    """Start a thread that kills a process in some seconds."""
+    killer = Thread(target=lambda: (time.sleep(seconds), os.kill(number, signal.SIGKILL)))
+    killer.start()
+    return killer
+
+
+def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
     require_engine("dask")
-    rows = stored(POPULATIONS["few rows"], tmp_path, 2)
+    rows = stored(POPULATIONS["few rows"], tmp_path, 1)
     client = clusters.dask_client("")
+    fold = engines.dask_fold(rows)
+    expected = threaded_fold(rows)([PAIRS])
+    killer = killed_later(next(iter(client.run(os.getpid).values())), 0.05)
+    answers = [fold([PAIRS]) for _ in range(8)]
+    killer.join()
+    assert all(same(answer, expected) for answer in answers)
     client.wait_for_workers(os.cpu_count() or 1, timeout=300)
     slow = engines.dask_fold(Slow(**vars(rows)))
-    expected = threaded_fold(rows)([PAIRS])
-    # Each of them in turn: whichever holds them, it is among those.
+    # Each of them in turn: whichever holds the queries, it is among those.
     for address, number in client.run(os.getpid).items():
-        killer = Thread(
-            target=lambda number=number: (time.sleep(0.4), os.kill(number, signal.SIGKILL))
-        )
-        killer.start()
+        killer = killed_later(number, 0.4)
         actual = slow([PAIRS])
         killer.join()
         assert same(actual, expected), address
 
 
 def same(answer: Partial, other: Partial) -> bool:
-    tables = zip(answer, other, strict=True)
-    return all(
-        np.array_equal(a, b)
-        for some, others in tables
-        for a, b in zip(some or (), others or (), strict=True)
-    )
+    pairs = [zip(a or (), b or (), strict=True) for a, b in zip(answer, other, strict=True)]
+    return all(np.array_equal(a, b) for pair in pairs for a, b in pair)
 
 
 class DiesOnce(StoredRows):

@@ -49,28 +49,26 @@ def test_the_usual_number_of_rows_is_the_documented_one(name):
     assert GENERATORS[name]().num_rows == USUAL_ROWS[name]
 
 
-def test_pytest2d_has_five_equal_clusters_inside_its_open_box():
+def test_points_are_in_clusters_inside_their_box():
     points = numbers(GENERATORS["pytest2d"](seed=2), "x", "y")
     assert np.abs(points).max() < 2.0
     nearest = ((points[:, None, :] - CENTRES) ** 2).sum(axis=2).argmin(axis=1)
     assert np.bincount(nearest) == pytest.approx([2000] * 5, abs=20)
-
-
-@pytest.mark.parametrize(("rows", "sizes"), [(6_500, [2000, 100]), (650, [200, 10])])
-def test_unbalance_like_is_dense_on_the_left(rows, sizes):
-    table = GENERATORS["unbalance_like"](seed=2, rows=rows)
-    labels = np.array(table.column("label").to_pylist(), dtype=np.int64)
-    assert np.bincount(labels)[1:].tolist() == sizes[:1] * 3 + sizes[1:] * 5
-    x = table.column("x").to_numpy()
-    assert x[labels <= 3].max() < x[labels > 3].min()
-
-
-def test_birch3_like_has_clusters_of_many_sizes():
     points = numbers(GENERATORS["birch3_like"](seed=2), "x", "y")
     assert 0.0 <= points.min() < points.max() <= 1e6
     assert np.array_equal(points, np.rint(points))
     cells = np.histogram2d(*points.T, bins=20, range=[[0, 1e6]] * 2)[0]
     assert cells.max() > 5 * cells.mean()
+
+
+@pytest.mark.parametrize("scale", [1, 10])
+def test_unbalance_like_is_dense_on_the_left(scale):
+    table = GENERATORS["unbalance_like"](seed=2, rows=6_500 // scale)
+    labels = np.array(table.column("label").to_pylist(), dtype=np.int64)
+    sizes = [2000 // scale] * 3 + [100 // scale] * 5
+    assert np.bincount(labels)[1:].tolist() == sizes
+    x = table.column("x").to_numpy()
+    assert x[labels <= 3].max() < x[labels > 3].min()
 
 
 @pytest.mark.parametrize("dimensions", [4, 6, 8])
@@ -131,13 +129,10 @@ def test_tic_like_has_blocks_of_dependent_attributes():
         joint /= joint.sum()
         return float(np.abs(joint - np.outer(joint.sum(axis=1), joint.sum(axis=0))).sum() / 2)
 
-    ends = np.cumsum(tables.BLOCKS)
-    firsts = ends - tables.BLOCKS
-    inside = [gap(first, first + 1) for first in firsts.tolist()]
-    across = [gap(end - 1, end) for end in ends[:-1].tolist()]
+    ends = np.cumsum(tables.BLOCKS).tolist()
     # Chance alone gives at most about 0.03 to two attributes of ten levels; a few are linked.
-    assert min(inside) > 0.04
-    assert np.median(across) < 0.03
+    assert min(gap(first, first + 1) for first in (0, *ends[:-1])) > 0.04
+    assert np.median([gap(end - 1, end) for end in ends[:-1]]) < 0.03
 
 
 def test_shares_and_categories_are_proportional():
@@ -151,21 +146,16 @@ def test_shares_and_categories_are_proportional():
 
 
 def test_week_of_a_stream_depends_on_no_other_week():
-    week, two = WEEK["start"], WEEK["start"] + 7 * 86400
-    stream = GENERATORS["rides_stream"]
-    alone = stream(seed=3, rows=500, start=week, end=week + 1)
-    assert stream(seed=3, rows=500, start=week, end=two + 1).slice(0, 500).equals(alone)
+    stream, week = GENERATORS["rides_stream"], 7 * 86400
+    weeks = [WEEK["start"] + week * number for number in (0, 1, 52)]
+    alone, *others = (stream(seed=3, rows=9_000, start=at, end=at + 1) for at in weeks)
+    both = stream(seed=3, rows=9_000, start=weeks[0], end=weeks[1] + 1)
+    assert both.slice(0, 9_000).equals(alone)
     times = alone.column("ended_at").to_pylist()
     assert times == sorted(times)
     assert times[0] >= "2026-01-05T00:00:00Z"
     assert times[-1] < "2026-01-12T00:00:00Z"
-
-
-def test_most_riders_stay_for_the_next_week():
-    stream, week = GENERATORS["rides_stream"], 7 * 86400
-    riders = [
-        set(stream(seed=3, rows=9_000, start=at, end=at + 1).column("rider").to_pylist())
-        for at in (WEEK["start"], WEEK["start"] + week, WEEK["start"] + 52 * week)
-    ]
+    # Most riders stay for the next week, and none for a year.
+    riders = [set(table.column("rider").to_pylist()) for table in (alone, *others)]
     assert len(riders[0] & riders[1]) > len(riders[0]) / 2
     assert not riders[0] & riders[2]

@@ -3,7 +3,7 @@
 import gzip
 from collections import Counter
 from datetime import date
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,7 @@ ROWS = {
 def prepared(spec: DatasetSpec, folder: Path) -> Snapshot:
     folder.mkdir()
     snapshot = ingested(folder, ROWS)
-    table = read_stage(snapshot, "ingested")
-    store_parts(snapshot, "ingested", [table])
+    store_parts(snapshot, "ingested", [read_stage(snapshot, "ingested")])
     mark_validated(spec, snapshot, structural=True, refused=False)
     prepare(spec, snapshot)
     return snapshot
@@ -58,6 +57,29 @@ def prepared(spec: DatasetSpec, folder: Path) -> Snapshot:
 
 def rows_of(snapshot: Snapshot, stage: str) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row.values()) for row in read_stage(snapshot, stage).to_pylist())
+
+
+IDS = st.lists(st.sampled_from(["a", " a", "b ", "", None, "ä", "10", "1"]), max_size=40)
+
+
+@given(IDS, st.lists(st.integers(0, 40), max_size=4), st.integers(1, 3), st.booleans())
+@settings(max_examples=40)
+def test_batch_boundaries_do_not_change_the_rows_kept(tmp_path_factory, ids, cuts, most, is_text):
+    values = ids if is_text else [None if each is None else len(each) for each in ids]
+    kind = pa.string() if is_text else pa.int64()
+    table = pa.table({"x": pa.array(range(len(ids)), pa.int64()), "who": pa.array(values, kind)})
+    ends = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
+    folder, files = tmp_path_factory.mktemp("persons"), []
+    for start, end in pairwise(ends):
+        path = folder / f"{len(files)}.arrow"
+        files.append((path, split_by_person(table.slice(start, end - start), KEYS, path)))
+    groups = sorted(set().union(*(groups for _, groups in files)))
+    kept_rows = [
+        keep(read_group(files, group), column="who", at_most=most, key=KEY)["x"].to_pylist()
+        for group in groups
+    ]
+    expected = keep(table, column="who", at_most=most, key=KEY)["x"].to_pylist()
+    assert sorted(chain.from_iterable(kept_rows)) == expected
 
 
 @pytest.mark.parametrize("protection", ["{unit: one_row}", PERSONS])
@@ -73,37 +95,6 @@ def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, requ
     assert groups[0] == groups[1]
     assert set(groups[0][:-1]) == {7}
     assert not list(parts.folder.glob(".*"))
-
-
-@given(
-    ids=st.lists(st.sampled_from(["a", " a", "b ", "", None, "ä", "10", "1"]), max_size=40),
-    cuts=st.lists(st.integers(0, 40), max_size=4),
-    at_most=st.integers(1, 3),
-    whole_numbers=st.booleans(),
-)
-@settings(max_examples=40)
-def test_batch_boundaries_do_not_change_the_rows_kept(
-    tmp_path_factory, ids, cuts, at_most, whole_numbers
-):
-    values = [None if each is None else len(each) for each in ids] if whole_numbers else ids
-    kind = pa.int64() if whole_numbers else pa.string()
-    table = pa.table({"x": pa.array(range(len(ids)), pa.int64()), "who": pa.array(values, kind)})
-    ends = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
-    tables = [table.slice(start, end - start) for start, end in pairwise(ends)]
-    folder = tmp_path_factory.mktemp("persons")
-    kept: list[int] = []
-    for part in parts_of(tables, folder):
-        kept += keep(part, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
-    expected = keep(table, column="who", at_most=at_most, key=KEY)["x"].to_pylist()
-    assert sorted(kept) == expected
-
-
-def parts_of(tables: list[pa.Table], folder: Path) -> list[pa.Table]:
-    """The rows of some tables, those of a part together."""
-    paths = [folder / f"{index}.arrow" for index in range(len(tables))]
-    dealt = [split_by_person(each, KEYS, path) for each, path in zip(tables, paths, strict=True)]
-    files = list(zip(paths, dealt, strict=True))
-    return [read_group(files, part) for part in sorted(set().union(*dealt))]
 
 
 def test_persons_spread_over_all_parts_and_gaps_over_none():

@@ -183,7 +183,7 @@ PROPOSALS = {
     "codes": (["01234", "00501", "10001"], {"levels": ["00501", "01234", "10001"]}),
     "ids": ([str(7 * number) for number in range(300)], {}),
     "dates in digits": (["31122026", "15032026"], {"type": "date", "format": "%d%m%Y"}),
-    "a long tail": ([str(number**4) for number in range(1, 101)] * 2, {"edges", "bounds"}),
+    "a long tail": ([str(number**4) for number in range(1, 101)] * 2, None),
 }
 
 
@@ -191,10 +191,10 @@ PROPOSALS = {
 def test_a_draft_proposes_what_the_column_is(name):
     cells, expected = PROPOSALS[name]
     proposal = propose_fields(SourceColumn("x", "text"), pa.chunked_array([cells])).proposal
-    assert bool(proposal) == bool(expected)
-    if expected == {"edges", "bounds"}:
-        assert expected == proposal.keys() & {*expected, "bins"}
+    if expected is None:
+        assert proposal.keys() & {"edges", "bounds", "bins"} == {"edges", "bounds"}
     else:
+        assert bool(proposal) == bool(expected)
         assert {field: proposal[field] for field in expected} == expected
 
 
@@ -208,8 +208,7 @@ def test_more_lines_a_cell_are_proposed_for_a_sample(tmp_path):
     lines = b'a,b,c\nx,"1\n2\n3",\ny,x,z\nx,\xff,z\nRows: 3,,\n'
     (tmp_path / "rows.csv").write_bytes(lines)
     attributes = "{a: {levels: [x, y]}, b: {levels: [x, y], nullable: true}}"
-    spec = written_spec(tmp_path, attributes, purpose="release")
-    sample = parse_first_rows(spec, 9)
+    sample = parse_first_rows(written_spec(tmp_path, attributes, purpose="release"), 9)
     assert (sample.rows, sum(sample.unreadable.values()), sample.multiline) == (4, 2, (3, 0))
     assert sample.odd_lines == (1, 1)
 
@@ -229,18 +228,15 @@ def test_no_line_of_an_encoding_changes_another():
             assert read.endswith(b"\nab;12\n"), (name, odd)
 
 
-def test_no_byte_order_is_named(tmp_path):
-    for name in ("utf-16", "utf-32"):
-        text, form = "a,b\n1,2\n".encode(f"{name}-le"), f", encoding: {name}"
-        with pytest.raises(SourceError, match=f"got none: declare `encoding: {name}-le` or"):
-            read(tmp_path, text, form)
-
-
-def test_encodings_in_which_a_line_changes_others_are_refused():
+def test_encodings_in_which_a_line_changes_others_are_refused(tmp_path):
     refused = {name for name in ENCODINGS if not _is_encoding(name)}
     assert {"hz", "iso2022_jp", "iso2022_kr", "utf_7", "unicode_escape", "punycode"} <= refused
     assert {"rot_13", "zlib_codec"} <= refused, "no encodings of text"
     assert {"cp1252", "utf_8", "utf_16", "shift_jis", "gb18030", "cp037"}.isdisjoint(refused)
+    for name in ("utf-16", "utf-32"):
+        text, form = "a,b\n1,2\n".encode(f"{name}-le"), f", encoding: {name}"
+        with pytest.raises(SourceError, match=f"got none: declare `encoding: {name}-le` or"):
+            read(tmp_path, text, form)
 
 
 CELLS = {

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
@@ -286,35 +286,6 @@ def test_stages_of_two_declarations_never_mix(tmp_path):
     mark_validated(narrow, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="prepared as people is declared now"):
         require_prepared(narrow, snapshot)
-
-
-CELLS = st.one_of(
-    st.sampled_from(["0", "1", " 0.5", "inf", "nan", "", "?", "f", " m ", "1e400", "-", "½"]),
-    st.text(max_size=6),
-    st.floats().map(str),
-    st.none(),
-)
-
-
-@pytest.mark.chain
-@settings(
-    max_examples=12,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(rows=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6), data=st.data())
-def test_preparation_is_total_and_each_row_is_treated_by_itself(tmp_path, rows, data):
-    attributes = "{x: {bounds: [0, 1], bins: 3}, sex: {levels: [f, m, o], other: o}}"
-    spec = written_spec(tmp_path, attributes)
-
-    def codes(some):
-        columns = {name: [row[i] for row in some] for i, name in enumerate(("x", "sex"))}
-        schema = pa.schema(dict.fromkeys(columns, pa.string()))
-        stored = prepared(spec, tmp_path, pa.table(columns, schema=schema))
-        columns = stored["normalized"]["x"], *stored["discretized"].values()
-        return list(zip(*columns, strict=True))
-
-    at = data.draw(st.integers(0, len(rows)))
-    assert codes(rows) == codes(rows[:at]) + codes(rows[at:])
 
 
 @given(values=st.lists(st.floats(), max_size=5))

@@ -146,17 +146,17 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
     assert repr(keys.ids.rows)[2:-1] not in repr(keys)
 
 
+def fails(task: int) -> int:
+    if task == 3:
+        raise ValueError("Waltraud")
+    return task
+
+
 def test_an_error_of_a_worker_is_its_kind_only():
     with pytest.raises(PipelineError, match="failed with ValueError: read their logs") as caught:
         RedactErrors(fails)(3)
     assert "Waltraud" not in str(caught.value)
     assert caught.value.__context__ is None
-
-
-def fails(task: int) -> int:
-    if task == 3:
-        raise ValueError("Waltraud")
-    return task
 
 
 @pytest.mark.chain
@@ -166,8 +166,7 @@ def test_what_fails_on_a_worker_names_no_value(engine, capfd):
     assert list(each(fails, [])) == []
     with pytest.raises(PipelineError) as caught:
         list(each(fails, [1, 2, 3]))
-    output = "".join((str(caught.value), *capfd.readouterr()))
-    assert "Waltraud" not in output
+    assert "Waltraud" not in "".join((str(caught.value), *capfd.readouterr()))
     assert "\n" not in str(caught.value)
 
 

@@ -1,7 +1,6 @@
 """Proposals of public rows: every value fits what is proposed."""
 
 import gzip
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from dp_pipeline.raw.proposals import (
     read_schema,
 )
 from dp_pipeline.raw.values import level_codes, missing_cells, valid_numbers
+from dp_pipeline_tests.raw.test_sql_source import sqlite_file
 
 X = SourceColumn("x", "unknown")
 
@@ -136,20 +136,19 @@ def test_what_is_proposed(name):
     assert proposal(values).proposal == fields
 
 
-@pytest.mark.parametrize(
-    ("values", "remark"),
-    [
-        ([f"note {n}" for n in range(MAX_LEVELS + 1)], "65 different texts"),
-        (["a", "a", ""], "a single value"),
-        (["", None], "no value"),
-        (["1e15", "2e15", *map(str, range(MAX_CODES))], "numbers too large"),
-        (["1,234", "2,345"], "numbers with a point or a comma of unclear"),
-        (["1/2/2026", "2/3/2026"], "dates that fit two formats"),
-    ],
-    ids=["too many", "one", "none", "too large", "two signs", "two formats"],
-)
-def test_what_cannot_be_declared_has_a_remark(values, remark):
-    actual = proposal(values)
+REMARKS = {
+    "65 different texts": [f"note {n}" for n in range(MAX_LEVELS + 1)],
+    "a single value": ["a", "a", ""],
+    "no value": ["", None],
+    "numbers too large": ["1e15", "2e15", *map(str, range(MAX_CODES))],
+    "numbers with a point or a comma of unclear": ["1,234", "2,345"],
+    "dates that fit two formats": ["1/2/2026", "2/3/2026"],
+}
+
+
+@pytest.mark.parametrize("remark", REMARKS)
+def test_what_cannot_be_declared_has_a_remark(remark):
+    actual = proposal(REMARKS[remark])
     assert (actual.proposal, actual.remark.startswith(remark)) == ({}, True)
 
 
@@ -158,27 +157,25 @@ def test_public_look_covers_every_column(tmp_path):
     path.write_text("age,town\n1,a\n2,b\n30.5,a\n")
     kinds = {"age": "unknown", "odd": "unusable", "town": "unknown"}
     columns = [SourceColumn(*pair) for pair in kinds.items()]
-    rows, looked = propose_columns(Source("csv", str(path)), columns, name="toy")
+    rows, proposed = propose_columns(Source("csv", str(path)), columns, name="toy")
     assert rows == 3
-    proposals = {column.name: bool(column.proposal) for column in looked}
+    proposals = {column.name: bool(column.proposal) for column in proposed}
     assert proposals == {"age": True, "odd": False, "town": True}
 
 
 SECRET = "90210777"
 
-TYPES = pa.schema(
-    {
-        "n": pa.int32(),
-        "x": pa.float64(),
-        "town": pa.large_string(),
-        "colour": pa.dictionary(pa.int8(), pa.string()),
-        "let": pa.bool_(),
-        "nothing": pa.null(),
-        "start": pa.timestamp("us"),
-        "price": pa.decimal128(8, 2),
-        "tags": pa.list_(pa.string()),
-    }
-)
+TYPES = {
+    "n": (pa.int32(), "whole number"),
+    "x": (pa.float64(), "number"),
+    "town": (pa.large_string(), "text"),
+    "colour": (pa.dictionary(pa.int8(), pa.string()), "text"),
+    "let": (pa.bool_(), "boolean"),
+    "nothing": (pa.null(), "unknown"),
+    "start": (pa.timestamp("us"), "timestamp"),
+    "price": (pa.decimal128(8, 2), "unusable"),
+    "tags": (pa.list_(pa.string()), "unusable"),
+}
 
 
 def csv(path: Path, text: str | bytes, **options: object) -> Source:
@@ -189,6 +186,13 @@ def csv(path: Path, text: str | bytes, **options: object) -> Source:
 def test_csv_gives_names_and_no_types(tmp_path):
     actual = read_schema(csv(tmp_path / "a.csv", f"\ufeffage,home town\n1,{SECRET}\n"))
     assert actual == (SourceColumn("age", "unknown"), SourceColumn("home town", "unknown"))
+    # A truncated file still has columns, and with a declared header nothing is read at all.
+    rows = b"".join(b"%d,%d\n" % (n * n, n**3) for n in range(200_000))
+    whole = gzip.compress(b"age,town\n" + rows)
+    cut = csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2])
+    absent = Source("csv", str(tmp_path / "absent.csv"), header=("age", "town"))
+    for source in (cut, absent):
+        assert list(kinds(read_schema(source))) == ["age", "town"]
 
 
 ROWS = st.lists(st.binary(max_size=40), max_size=20)
@@ -208,36 +212,33 @@ def test_no_row_of_a_csv_file_changes_its_columns(rows_before, rows_after, tmp_p
     assert likely_delimiter(folder / "a.csv") == ";"
 
 
-def test_truncated_file_still_has_columns(tmp_path):
-    rows = b"".join(b"%d,%d\n" % (n * n, n**3) for n in range(200_000))
-    whole = gzip.compress(b"age,town\n" + rows)
-    actual = read_schema(csv(tmp_path / "a.csv.gz", whole[: len(whole) // 2]))
-    assert list(kinds(actual)) == ["age", "town"]
+NAMES_FAULT = "names of columns in the first line, got "
+NO_NAMES = "a csv source with columns, got no row of names: write one"
+ODD_NAMES = {
+    "a number": (f"1,{SECRET}\n2,x\n", f"{NAMES_FAULT}a number: correct it"),
+    "an empty cell": (f"{SECRET}abc,,x\n", f"{NAMES_FAULT}an empty cell"),
+    "a long text": (f"{SECRET * 60}a,b\n", f"{NAMES_FAULT}a cell of more than 200 characters"),
+    "twice": (f"a{SECRET},a{SECRET}\n", "a different name for each column"),
+    "no line": ("", NO_NAMES),
+    "blank lines": ("\n\n", NO_NAMES),
+    # An unclosed quotation mark makes no name of rows.
+    **{
+        f"an open quotation mark {end!r}": (
+            end.join(['id,"age,sex', f"1,44,{SECRET}", '2,33,f"', "3,1,m", ""]), "of several lines"
+        )
+        for end in ("\n", "\r\n", "\r")
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        (f"1,{SECRET}\n2,x\n", "names of columns in the first line, got a number: correct it"),
-        (f"{SECRET}abc,,x\n", "names of columns in the first line, got an empty cell"),
-        (f"{SECRET * 60}a,b\n", "in the first line, got a cell of more than 200 characters"),
-        (f"a{SECRET},a{SECRET}\n", "a different name for each column"),
-        ("", "a csv source with columns, got no row of names: write one"),
-        ("\n\n", "a csv source with columns, got no row of names: write one"),
-    ],
-    ids=["a number", "an empty cell", "a long text", "twice", "no line", "blank lines"],
-)
-def test_odd_first_line_is_refused_unquoted(text, named, tmp_path):
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_first_line_is_refused_unquoted(name, tmp_path):
+    text, words = ODD_NAMES[name]
     with pytest.raises(SourceError) as caught:
         read_schema(csv(tmp_path / "a.csv", text))
-    assert named in str(caught.value)
+    assert words in str(caught.value)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
-
-
-def test_with_a_declared_header_nothing_is_read_at_all(tmp_path):
-    source = Source("csv", str(tmp_path / "absent.csv"), header=("age", "town"))
-    assert list(kinds(read_schema(source))) == ["age", "town"]
 
 
 @pytest.mark.parametrize(
@@ -252,22 +253,15 @@ def test_likely_delimiter_cuts_the_first_line_most(line, delimiter, tmp_path):
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_parquet_types_decide_whatever_the_rows(rows, tmp_path):
-    table = pa.table({field.name: pa.nulls(rows, field.type) for field in TYPES}, TYPES)
+    table = pa.table({name: pa.nulls(rows, kind) for name, (kind, _) in TYPES.items()})
     pq.write_table(table, tmp_path / "a.parquet")
     actual = read_schema(Source("parquet", str(tmp_path / "a.parquet")))
-    expected = ["whole number", "number", "text", "text", "boolean", "unknown", "timestamp"]
-    assert list(kinds(actual).values()) == [*expected, "unusable", "unusable"]
+    assert kinds(actual) == {name: kind for name, (_, kind) in TYPES.items()}
     assert [column.type for column in actual[-3:]] == ["timestamp", "decimal128", "list"]
 
 
 def kinds(columns: Sequence[SourceColumn]) -> dict[str, str]:
     return {each.name: "whole " * each.is_integer + each.kind for each in columns}
-
-
-def test_of_a_folder_the_first_part_speaks(tmp_path):
-    for name, column in (("b.parquet", "late"), ("a.parquet", "age"), ("_a.parquet", "own")):
-        pq.write_table(pa.table({column: [1]}), tmp_path / name)
-    assert list(kinds(read_schema(Source("parquet", str(tmp_path))))) == ["age"]
 
 
 @pytest.mark.parametrize("name", ["absent.parquet", "text.parquet", "empty"])
@@ -279,26 +273,20 @@ def test_what_is_no_parquet_is_refused_in_one_line(name, tmp_path):
     assert SECRET not in str(caught.value)
 
 
-@pytest.fixture
-def database(tmp_path):
-    path = tmp_path / "a.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE rides (age INTEGER, town TEXT)")
-        connection.execute("INSERT INTO rides VALUES (7, ?)", (SECRET,))
-    connection.close()
-    return path
-
-
-def test_of_sqlite_a_query_has_names_and_no_types(database):
-    source = Source("sql", f"sqlite:///{database}", query="SELECT age, town AS place FROM rides")
-    assert read_schema(source) == (SourceColumn("age", "unknown"), SourceColumn("place", "unknown"))
+def test_of_a_folder_the_first_part_speaks(tmp_path):
+    for name, column in (("b.parquet", "late"), ("a.parquet", "age"), ("_a.parquet", "own")):
+        pq.write_table(pa.table({column: [1]}), tmp_path / name)
+    assert list(kinds(read_schema(Source("parquet", str(tmp_path))))) == ["age"]
 
 
 @pytest.mark.parametrize("query", ["SELECT nowhere FROM rides", "SELECT * FROM walks"])
-def test_failing_query_is_refused_without_driver_words(query, database):
+def test_of_sqlite_a_query_has_names_and_no_types(query, tmp_path):
+    url = sqlite_file(tmp_path / "a.db", "age INTEGER, town TEXT", [(7, SECRET)])
+    good = Source("sql", url, query="SELECT age, town AS place FROM rides")
+    assert read_schema(good) == (SourceColumn("age", "unknown"), SourceColumn("place", "unknown"))
     expected = "expected a database that answers one SELECT, got a (column|table) that is not there"
     with pytest.raises(SourceError, match=expected) as caught:
-        read_schema(Source("sql", f"sqlite:///{database}", query=query))
+        read_schema(Source("sql", url, query=query))
     assert caught.value.__context__ is None
 
 
@@ -312,16 +300,6 @@ def test_column_types_of_a_postgresql_query_are_read(postgres_url, monkeypatch):
     actual = read_schema(Source("sql", location, needs="RIDES_DATABASE", query=query))
     expected = ["whole number", "number", "text", "boolean", "timestamp", "unusable", "unusable"]
     assert list(kinds(actual).values()) == expected
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_unclosed_quote_makes_no_name_of_rows(tmp_path, end):
-    path = tmp_path / "rides.csv"
-    lines = ['id,"age,sex', f"1,44,{SECRET}", '2,33,f"', "3,1,m", ""]
-    path.write_bytes(end.join(lines).encode())
-    with pytest.raises(SourceError, match="of several lines") as refusal:
-        read_schema(Source("csv", str(path)))
-    assert SECRET not in str(refusal.value)
 
 
 def test_a_url_with_a_password_is_not_quoted(tmp_path):

@@ -34,6 +34,7 @@ ATTRIBUTES = """
 
 WHOLE = [0, 1, 7, 9, 100, None]
 WORDS = ["7", " 7 ", "7.0", "a", "", None, "nan", "?", "1e1", "9" * 20, "\ufeff7", "é"]
+WORDS += ["inf", "1e400", "-", "½", " 0.5", "1_0", "\0"]
 FLOATS = [0.5, 7.0, -0.0, 9.0, float("nan"), float("inf"), 1e300, None]
 TYPES: dict[pa.DataType, list[Cell]] = {
     **dict.fromkeys(

@@ -75,6 +75,11 @@ def test_every_cell_of_sqlite_is_the_text_of_its_own_value(rides):
     cells = {"fare": ["7", "much", "0.1"], "lat": ["1.5", "5", None], "rider": ["ana", "bo ", ""]}
     assert table.to_pydict() == cells
     assert table.schema.types == [pa.string()] * 3
+    # A query may hold comments, percent signs and names with quotes.
+    query = "SELECT lat, ':x %s' AS note FROM rides WHERE rider LIKE 'a%' -- the last"
+    assert read_source(spec_at(rides, query, "note")).to_pydict() == {"note": [":x %s"]}
+    spec = spec_at(rides, 'SELECT lat AS "a ""b"" %s" FROM rides', 'a "b" %s')
+    assert read_source(spec).column(0).to_pylist() == ["1.5", "5", None]
 
 
 def test_rounded_sqlite_id_names_no_person(tmp_path):
@@ -94,11 +99,6 @@ def test_numbers_of_sqlite_are_numbers_beside_texts_with_a_comma(tmp_path):
     spec = written_spec(tmp_path, attributes, source=source)
     codes = discretize(spec, normalize(spec, read_source(spec), KEY)).to_pydict()
     assert codes == {"fare": [6, 6, 6]}
-
-
-def test_query_may_hold_comments_and_percent_signs(rides):
-    query = "SELECT lat, ':x %s' AS note FROM rides WHERE rider LIKE 'a%' -- the last"
-    assert read_source(spec_at(rides, query, "note")).to_pydict() == {"note": [":x %s"]}
 
 
 def test_a_cell_of_sqlite_that_is_no_text_spoils_itself_only(rides):
@@ -155,20 +155,13 @@ def test_nothing_can_be_written_to_a_file_of_sqlite(rides):
             connection.exec_driver_sql("CREATE TEMP TABLE other (x)")
 
 
-def test_a_name_with_quotes_is_a_name(rides):
-    column = 'a "b" %s'
-    query = 'SELECT lat AS "a ""b"" %s" FROM rides'
-    assert read_source(spec_at(rides, query, column)).column(0).to_pylist() == ["1.5", "5", None]
-
-
 def test_a_snapshot_of_a_query_is_read_once_and_names_the_query(rides, tmp_path):
-    spec = spec_at(rides, "SELECT lat FROM rides", "lat")
-
     def run(spec):
-        snapshot = ingest(spec, tmp_path / "raw", key=b"k" * 32, snapshot_id="one", today=TODAY)
+        snapshot = ingest(spec, tmp_path / "raw", key=KEY, snapshot_id="one", today=TODAY)
         assert snapshot.manifest["source"] == spec.source.identity
         return read_stage(snapshot, "ingested").column("lat").to_pylist()
 
+    spec = spec_at(rides, "SELECT lat FROM rides", "lat")
     assert run(spec) == ["1.5", "5", None]
     Path(spec.source.location.removeprefix("sqlite:///")).unlink()
     assert run(spec) == ["1.5", "5", None]
@@ -195,10 +188,7 @@ def test_missing_driver_is_named_with_its_extra(monkeypatch):
     with pytest.raises(DeclarationError, match=r"psycopg2, which `pip install .*postgres") as error:
         read_source(spec_at(url, "SELECT x FROM rides"))
     assert SECRET not in str(error.value)
-
-
-@pytest.mark.usefixtures("broken_driver")
-def test_a_broken_driver_is_no_matter_for_rows_without_a_server():
+    # It is no matter for rows without a server.
     great_expectations_session.load_library()
     with pytest.raises(ImportError):
         importlib.import_module("psycopg2")
