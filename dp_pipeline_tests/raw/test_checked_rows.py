@@ -10,7 +10,7 @@ from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.engines import threaded_fold
 from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline_tests.raw.written import prepared_snapshot, written_spec
+from dp_pipeline_tests.raw.written import X_AND_SEX, prepared_snapshot, written_spec
 
 ROWS = {"x": [str(index % 11) for index in range(30)], "sex": ["f", "m", "m"] * 10}
 OF_CODES = BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"}))
@@ -18,7 +18,7 @@ OF_CODES = BatchQuery("count", ((("sex",),),), cells=frozenset({"sex"}))
 
 @pytest.fixture
 def spec(tmp_path):
-    return written_spec(tmp_path, "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}")
+    return written_spec(tmp_path, X_AND_SEX)
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import contributions
 from dp_pipeline.raw.contributions import PersonKeys, _Persons, _row_digests, keep_at_most
 from dp_pipeline.raw.siphash import LONGEST, of_texts, of_words
+from dp_pipeline_tests.raw.written import KEY
 
-KEY = b"k" * 32
 Row = tuple[str, float | None, str]
 
 ROWS = st.lists(

@@ -1,7 +1,13 @@
-"""Rows that are more than a batch: read, checked, prepared, bounded and counted part by part."""
+"""Rows of several batches: read, checked, prepared and bounded part by part, and by workers."""
 
 import gzip
+import os
+import pickle
+import signal
+import socket
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import chain, pairwise
 from pathlib import Path
@@ -15,10 +21,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError, SourceError
+from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError, SourceError
 from dp_pipeline.config.source import Source
+from dp_pipeline.raw import prepare
+from dp_pipeline.raw.clusters import RedactErrors, workers_of
 from dp_pipeline.raw.contributions import (
     GROUP_COUNT,
+    Groups,
     PersonKeys,
     assign_groups,
     read_group,
@@ -28,30 +37,60 @@ from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import prepare, stages_of
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import csv_files, source_tables
-from dp_pipeline.raw.stages import LEFT_OUT, in_batches, read_stage, stage_batches, store_parts
+from dp_pipeline.raw.stages import (
+    LEFT_OUT,
+    BatchReader,
+    in_batches,
+    read_stage,
+    stage_batches,
+    store_parts,
+)
 from dp_pipeline.raw.validate import validate
+from dp_pipeline.raw.workers import ParallelMap, map_to_tables, write_tables
+from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.test_contributions import keep
-from dp_pipeline_tests.raw.written import KEY, ingested, spec_of, written_spec
+from dp_pipeline_tests.raw.written import KEY, PERSONS, X_AND_SEX, ingested, spec_of, written_spec
 
 KEYS = PersonKeys.of(["x", "who"], "who", KEY)
-PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
-ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
-ROWS = {
-    "x": [str(i % 13) for i in range(60)],
-    "sex": ["f" if i % 3 else "m" for i in range(60)],
-    "rider": [(f" {i % 11} " if i % 2 else str(i % 11)) if i % 17 else None for i in range(60)],
+ROWS = 60
+RIDERS: dict[str, pa.Array] = {
+    "texts": pa.array([f" {i % 11} " if i % 2 else str(i % 11) for i in range(ROWS)]),
+    "texts and nobody's": pa.array([None if i % 5 else "  " for i in range(30)] + ["ü"] * 30),
+    "whole numbers": pa.array([2**62 + i % 9 for i in range(ROWS)], pa.int64()),
+    "whole numbers and nobody's": pa.array([i % 9 or None for i in range(ROWS)], pa.uint64()),
+    "texts and gaps": pa.array([f" {i % 11}"[i % 2 :] if i % 17 else None for i in range(ROWS)]),
+    "a dictionary": pa.array([str(i % 7) for i in range(ROWS)]).dictionary_encode(),
+    "nobody's": pa.nulls(ROWS, pa.string()),
 }
 
 
-def prepared(spec: DatasetSpec, folder: Path) -> Snapshot:
+def persons(tmp_path: Path) -> DatasetSpec:
+    return written_spec(tmp_path, X_AND_SEX, protection=PERSONS, more="one_hot: true")
+
+
+def validated(spec: DatasetSpec, folder: Path, ids: pa.Array) -> Snapshot:
+    xs, sexes = [str(i % 13) for i in range(ROWS)], ["f" if i % 3 else "m" for i in range(ROWS)]
+    table = pa.table({"x": xs, "sex": sexes, "rider": ids})
     folder.mkdir()
-    snapshot = ingested(folder, ROWS)
-    store_parts(snapshot, "ingested", [read_stage(snapshot, "ingested")])
+    snapshot = ingested(folder, table)
+    store_parts(snapshot, "ingested", [table])
     mark_validated(spec, snapshot, structural=True, refused=False)
-    prepare(spec, snapshot)
+    return snapshot
+
+
+def prepared(spec: DatasetSpec, folder: Path, ids: pa.Array, engine: str = "") -> dict[str, bytes]:
+    """What is stored of every stage."""
+    snapshot = validated(spec, folder, ids)
+    prepare.prepare(spec, snapshot, engine)
+    assert not list(snapshot.folder.glob(".*")), "what workers left is gone"
+    return {stage: snapshot.table_path(stage).read_bytes() for stage in prepare.stages_of(spec)}
+
+
+def prepared_snapshot(spec: DatasetSpec, folder: Path) -> Snapshot:
+    snapshot = validated(spec, folder, RIDERS["texts and gaps"])
+    prepare.prepare(spec, snapshot)
     return snapshot
 
 
@@ -84,11 +123,11 @@ def test_batch_boundaries_do_not_change_the_rows_kept(tmp_path_factory, ids, cut
 
 @pytest.mark.parametrize("protection", ["{unit: one_row}", PERSONS])
 def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, request):
-    spec = written_spec(tmp_path, ATTRIBUTES, protection=protection)
-    whole = prepared(spec, tmp_path / "whole")
+    spec = written_spec(tmp_path, X_AND_SEX, protection=protection)
+    whole = prepared_snapshot(spec, tmp_path / "whole")
     request.getfixturevalue("small_batches")
-    parts = prepared(spec, tmp_path / "parts")
-    for stage in (*stages_of(spec), LEFT_OUT):
+    parts = prepared_snapshot(spec, tmp_path / "parts")
+    for stage in (*prepare.stages_of(spec), LEFT_OUT):
         assert rows_of(parts, stage) == rows_of(whole, stage)
     files = [pq.read_metadata(parts.table_path(stage)) for stage in ("normalized", "discretized")]
     groups = [[each.row_group(i).num_rows for i in range(each.num_row_groups)] for each in files]
@@ -177,8 +216,8 @@ def test_batches_have_all_rows_in_order_and_one_size(sizes, rows):
 
 @pytest.mark.usefixtures("small_batches")
 def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(tmp_path, monkeypatch):
-    spec = written_spec(tmp_path, ATTRIBUTES)
-    snapshot = prepared(spec, tmp_path / "rows")
+    spec = written_spec(tmp_path, X_AND_SEX)
+    snapshot = prepared_snapshot(spec, tmp_path / "rows")
     assert MAX_BYTES_IN_MEMORY > 10**8
     assert isinstance(open_counter(spec, snapshot), MemoryCounter)
     assert isinstance(open_counter(spec, snapshot, "stream"), FoldCounter)
@@ -191,3 +230,172 @@ def test_an_engine_is_chosen_by_the_size_of_the_rows_or_by_name(tmp_path, monkey
         assert counter.fingerprint == open_counter(spec, snapshot, "memory").fingerprint
     with pytest.raises(DeclarationError, match="The engine must be one of memory, stream"):
         open_counter(spec, snapshot, "sparks")
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_every_engine_prepares_the_same_bytes(engine, tmp_path):
+    spec = persons(tmp_path)
+    rows = written_spec(tmp_path, X_AND_SEX, more="one_hot: true")
+    # A round of Spark's takes seconds.
+    for name, ids in list(RIDERS.items())[:: 3 if engine == "spark" else 1]:
+        here = prepared(spec, tmp_path / f"{name} memory", ids, "memory")
+        assert prepared(spec, tmp_path / f"{name} stream", ids, "stream") == here
+        assert prepared(spec, tmp_path / f"{name} there", ids, engine) == here
+    there = prepared(rows, tmp_path / "rows there", RIDERS["texts"], engine)
+    assert there == prepared(rows, tmp_path / "rows here", RIDERS["texts"]), "of no persons"
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_every_engine_finds_the_same_of_every_expectation(engine, tmp_path):
+    spec = persons(tmp_path)
+    ids = RIDERS["texts and nobody's"]
+    snapshot = validated(spec, tmp_path / "rows", ids)
+    verdicts = validate(spec, snapshot)
+    assert {verdict.passed for verdict in verdicts} == {True, False}
+    assert validate(spec, snapshot, engine) == verdicts
+
+
+class DiesWhenDone(prepare._Normalizer):
+    """Its worker does its first batch, and its first part, and dies before it says so."""
+
+    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Groups:
+        return self._and_die("split", super().split_batch(numbered_batch))
+
+    def normalize_group(self, task: tuple[int, Any]) -> list[pa.Table]:
+        return self._and_die("part", super().normalize_group(task))
+
+    def _and_die(self, what: str, done: Any) -> Any:
+        mark = self.scratch.parent.parent / f"{what}.died"
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+
+@pytest.mark.chain
+@pytest.mark.usefixtures("small_batches")
+def test_workers_that_are_killed_in_the_middle_change_no_byte(engine, tmp_path, monkeypatch):
+    spec, ids = persons(tmp_path), RIDERS["texts"]
+    here = prepared(spec, tmp_path / "here", ids)
+    monkeypatch.setattr(prepare, "_Normalizer", DiesWhenDone)
+    assert prepared(spec, tmp_path / "there", ids, engine) == here
+    died = sorted(path.name for path in tmp_path.rglob("*.died"))
+    assert died == ["part.died", "split.died"]
+
+
+def twice(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
+    """Workers that begin with the last task, and do every task twice at once."""
+    backwards = list(reversed([*tasks, *tasks]))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(work, backwards))
+    yield from reversed(results[len(tasks) :])
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("name", RIDERS)
+def test_repeated_tasks_change_no_byte(tmp_path, monkeypatch, name):
+    spec = persons(tmp_path)
+    here = prepared(spec, tmp_path / "here", RIDERS[name])
+    monkeypatch.setattr(prepare, "workers_of", lambda _: twice)
+    assert prepared(spec, tmp_path / "there", RIDERS[name]) == here
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatch):
+    sent: list[bytes] = []
+
+    def sending(work, tasks, /):
+        sent.append(pickle.dumps((work, tasks)))
+        yield from map(work, tasks)
+
+    monkeypatch.setattr(prepare, "workers_of", lambda _: sending)
+    spec = persons(tmp_path)
+    prepared(spec, tmp_path / "there", RIDERS["texts"])
+    keys = PersonKeys.of(spec.columns, spec.protection.column, KEY)
+    assert [keys.ids.rows in message for message in sent] == [True, True, False, False]
+    assert not any(KEY in message for message in sent)
+    assert repr(keys.ids.rows)[2:-1] not in repr(keys)
+
+
+def fails(task: int) -> int:
+    if task == 3:
+        raise ValueError("Waltraud")
+    return task
+
+
+def test_an_error_of_a_worker_is_its_kind_only():
+    with pytest.raises(PipelineError, match="failed with ValueError: read their logs") as caught:
+        RedactErrors(fails)(3)
+    assert "Waltraud" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.chain
+def test_what_fails_on_a_worker_names_no_value(engine, capfd):
+    each = workers_of(engine)
+    assert list(each(fails, [2, 1, 2])) == [2, 1, 2]
+    assert list(each(fails, [])) == []
+    with pytest.raises(PipelineError) as caught:
+        list(each(fails, [1, 2, 3]))
+    assert "Waltraud" not in "".join((str(caught.value), *capfd.readouterr()))
+    assert "\n" not in str(caught.value)
+
+
+def test_engine_names_are_checked():
+    assert workers_of("stream") is workers_of("memory") is workers_of("")
+    for text in ("sparks", "memory:here", "stream:1"):
+        with pytest.raises(DeclarationError, match="The engine must be one of memory, stream"):
+            workers_of(text)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://127.0.0.1:{port}", "nonsense", "tcp://h:x", "sc://127.0.0.1:{port}/;token=t0k"],
+)
+def test_silent_server_is_one_line_without_secret(address):
+    name = "spark" if address.startswith("sc") else "dask"
+    require_engine(name)
+    with socket.socket() as taken:
+        # Nobody listens, and nobody else can.
+        taken.bind(("127.0.0.1", 0))
+        engine = f"{name}:{address.format(port=taken.getsockname()[1])}"
+        with pytest.raises(PipelineError, match="the variable DP_PIPELINE_ENGINE") as caught:
+            workers_of(engine)
+    assert "t0k" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("threads", ["threads", "twice"])
+def test_results_come_in_the_order_of_tasks(tmp_path, threads):
+    def make(task):
+        tables = [pa.table({"x": [task, index]}) for index in range(task)]
+        return tables or [pa.table({"x": [0]})[:0]]
+
+    each: ParallelMap = twice if threads == "twice" else workers_of("")
+    actual = pa.concat_tables(map_to_tables(each, make, [2, 0, 1], tmp_path))
+    assert actual["x"].to_pylist() == [2, 0, 2, 1, 1, 0]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_whole_has_no_name(tmp_path):
+    def tables():
+        yield pa.table({"x": [1]})
+        raise RuntimeError
+
+    path = tmp_path / "made 0.arrow"
+    with pytest.raises(RuntimeError):
+        write_tables(path, tables())
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_file_replaced_while_read_is_damaged(tmp_path):
+    spec = persons(tmp_path)
+    snapshot = validated(spec, tmp_path / "rows", RIDERS["texts"])
+    path = snapshot.table_path("ingested")
+    fault = "the table 'ingested' is not as it was stored: restore it, or"
+    with pytest.raises(Damaged, match=fault), stage_batches(snapshot, "ingested") as batches:
+        batches[0]()
+        path.write_bytes(path.read_bytes())

@@ -26,7 +26,7 @@ from dp_pipeline.raw.sources.parquet import parquet_batches, parquet_parts, parq
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.values import numbers
 from dp_pipeline_tests.raw.test_contributions import keep
-from dp_pipeline_tests.raw.written import spec_of, written_spec
+from dp_pipeline_tests.raw.written import X_AND_SEX, spec_of, written_spec
 
 
 def write(folder: Path, name: str, **columns: Any) -> None:
@@ -190,9 +190,6 @@ def test_file_that_changes_while_read_is_refused(tmp_path, monkeypatch):
         read(tmp_path, "x")
 
 
-ATTRIBUTES = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
-
-
 @pytest.fixture
 def lake(tmp_path):
     folder = tmp_path / "lake" / "day=1"
@@ -205,7 +202,7 @@ def lake(tmp_path):
 
 def declared(tmp_path: Path, how: str) -> DatasetSpec:
     source = f"{{kind: parquet, path: lake, snapshot: {how}}}"
-    return written_spec(tmp_path, ATTRIBUTES, purpose="release", source=source)
+    return written_spec(tmp_path, X_AND_SEX, purpose="release", source=source)
 
 
 def taken(spec: DatasetSpec, folder: Path, name: str | None = None) -> Snapshot:
@@ -288,7 +285,7 @@ def test_small_files_are_batched_in_order(tmp_path, lake, monkeypatch, most):
 def test_a_sample_is_a_copy(tmp_path):
     more = "{kind: parquet, path: lake, snapshot: in_place, sample: {rows: 2, by: sex, seed: 1}}"
     with pytest.raises(DeclarationError, match=r"source\.snapshot: expected copy"):
-        written_spec(tmp_path, ATTRIBUTES, source=more)
+        written_spec(tmp_path, X_AND_SEX, source=more)
 
 
 LINE, PART = 40, 64

@@ -19,7 +19,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import INVALID, Coordinate
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.raw.counters import open_counter
-from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import mark_prepared, prepare, prepare_stage, stages_of
 from dp_pipeline.raw.snapshot import mark_validated, require_prepared
@@ -27,9 +26,14 @@ from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import cell_codes, find_missing, numbers, texts
 from dp_pipeline_tests.config.declarations import declaration, loaded
-from dp_pipeline_tests.raw.written import KEY, ingested, prepared_snapshot, validated, written_spec
-
-PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
+from dp_pipeline_tests.raw.written import (
+    KEY,
+    PERSONS,
+    ingested,
+    prepared_snapshot,
+    validated,
+    written_spec,
+)
 
 
 def prepared(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> dict[str, dict]:
@@ -338,28 +342,6 @@ def test_nullable_columns_are_read_with_others(tmp_path):
     assert read_stage(both, "discretized")["sex"].to_pylist() == [0, 1, 1]
     (counts,) = open_counter(spec, both).count([("sex",)])
     assert counts.open_at_the_gate().tolist() == [1, 2]
-
-
-def failed(spec: DatasetSpec, folder: Path, columns, name: str = "day") -> set[str]:
-    verdicts = validate(spec, ingested(folder, columns, name))
-    return {verdict.expectation.name for verdict in verdicts if not verdict.passed}
-
-
-def test_missing_values_fulfil_nullable_expectations(tmp_path):
-    spec = written_spec(tmp_path, PEOPLE)
-    assert failed(spec, tmp_path, WITH_GAPS) == set()
-    named = {e.name: e.description for e in expectations_of(spec) if not e.structural}
-    assert list(named) == ["has_rows", "bounds__age", "levels__job", "present__sex", "levels__sex"]
-    assert named["bounds__age"] == "Every value of age is missing or a number between 0 and 90."
-
-
-@pytest.mark.chain
-@pytest.mark.parametrize("cell", ["age old", "age nan", "age 90.5", "job idle", "job -1"])
-def test_invalid_value_fails_its_one_expectation(tmp_path, cell):
-    column, value = cell.split()
-    rows = {**WITH_GAPS, column: [value, *WITH_GAPS[column][1:]]}
-    broken = {"age": "bounds__age", "job": "levels__job"}[column]
-    assert failed(written_spec(tmp_path, PEOPLE), tmp_path, rows) == {broken}
 
 
 def test_table_of_missing_values_is_counted(tmp_path):

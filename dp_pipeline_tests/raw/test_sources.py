@@ -20,10 +20,8 @@ from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Source
 from dp_pipeline.raw.sources import BUNDLED, read_source
 from dp_pipeline.raw.sources.csv_files import _MARKS
+from dp_pipeline_tests.raw.test_sql_source import SECRET
 from dp_pipeline_tests.raw.written import spec_of
-
-SECRET = "Waltraud-Ohnegleichen"
-"""A value that stands in rows and must never stand in a message."""
 
 BOTH = pytest.mark.parametrize("purpose", ["benchmark", "release"])
 BOM = codecs.BOM_UTF8

@@ -29,9 +29,8 @@ from dp_pipeline.raw.validate import validate
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import Prefixes
-from dp_pipeline_tests.raw.written import KEY, ingested, validated, written_spec
+from dp_pipeline_tests.raw.written import KEY, PERSONS, ingested, validated, written_spec
 
-PERSON = "{unit: rows_of_person, column: rider, at_most: 2}"
 COST = "discover: {epsilon: 90, delta: 0.001}"
 ATTRIBUTES = (
     "{x: {bounds: discover, bins: {quantiles: 4}, nullable: true, missing: ['-1']},"
@@ -46,7 +45,7 @@ Row = tuple[str, str, str, str | None]
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory):
     folder = tmp_path_factory.mktemp("undeclared")
-    return written_spec(folder, ATTRIBUTES, protection=PERSON, more=COST)
+    return written_spec(folder, ATTRIBUTES, protection=PERSONS, more=COST)
 
 
 def table(rows: Sequence[Row]) -> pa.Table:
@@ -87,7 +86,7 @@ def test_missing_or_unprintable_text_is_no_level(spec, tmp_path):
     assert words_of(spec, rows) == {"é" * 128: 1, "a": 2}
     for missing in ([], ["?"]):
         more = f"{COST}\nreading: {{missing: {missing}}}"
-        spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSON, more=more)
+        spec = written_spec(tmp_path, "{word: {levels: discover}}", protection=PERSONS, more=more)
         words = enumerate(("", " ", "a", *missing))
         assert words_of(spec, [("1", word, "f", f"p{i}") for i, word in words]) == {"a": 1}
 
@@ -99,7 +98,7 @@ def test_bucket_holds_its_lower_edge(spec, tmp_path):
     assert magnitudes(spec, rows) == [2, 3, 1, 3]
     attributes = "{x: {bounds: discover}, word: {levels: [a, b]}}"
     more = "discover: {epsilon: 90}\nreading: {missing: ['-1']}"
-    spec = written_spec(tmp_path, attributes, protection=PERSON, more=more)
+    spec = written_spec(tmp_path, attributes, protection=PERSONS, more=more)
     rows = [("-1", "a", "f", "ann"), ("-1.0", "a", "f", "bob"), ("3", "b", "f", "cy")]
     assert magnitudes(spec, rows) == [0, 0, 0, 1]
 
@@ -157,7 +156,7 @@ def test_texts_are_those_of_a_loop_over_the_persons(spec, rows):
     assert words_of(spec, rows) == expected
 
 
-@pytest.mark.parametrize("protection", [PERSON, "{unit: one_row}"], ids=["persons", "rows"])
+@pytest.mark.parametrize("protection", [PERSONS, "{unit: one_row}"], ids=["persons", "rows"])
 @pytest.mark.parametrize("many", [0, 5, 7, 8, 90])
 @pytest.mark.usefixtures("small_batches")
 def test_stored_batches_answer_like_all_rows_together(tmp_path, protection, many):
@@ -225,7 +224,7 @@ def test_undiscovered_attributes_are_expected_present(tmp_path):
 
 @pytest.mark.chain
 def test_file_goes_from_validation_to_preparation(tmp_path):
-    spec = written_spec(tmp_path, ATTRIBUTES, protection=PERSON, more=COST, purpose="release")
+    spec = written_spec(tmp_path, ATTRIBUTES, protection=PERSONS, more=COST, purpose="release")
     rows: list[Row] = [
         (str(index % 4), "ab"[index % 2], "fm"[index % 2], f"p{index // 2}") for index in range(400)
     ]

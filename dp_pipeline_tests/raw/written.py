@@ -15,6 +15,8 @@ from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 
 KEY = b"k" * 32
+PERSONS = "{unit: rows_of_person, column: rider, at_most: 2}"
+X_AND_SEX = "{x: {bounds: [0, 10], bins: 4}, sex: {levels: [f, m]}}"
 
 HEAD = """
 name: {name}
