@@ -73,20 +73,16 @@ def test_the_digest_has_its_spelling_from_the_value(tmp_path):
     assert len({load_spec(written(tmp_path, text)).digest for text in texts}) == 1
     deltas = ("delta: 0.000000001", "delta: 1e-9")
     assert len({loaded(tmp_path, delta=delta).digest for delta in deltas}) == 1
-
-
-def test_a_k_anonymous_release_changes_no_digest_and_no_cost(tmp_path):
+    # A k-anonymous release changes no digest and no cost.
     fields = {"protection": "protection: {unit: one_row}", "label": "label: colour"}
     section = "k_anonymity: {methods: {kjig: }, diversity: 2}"
     plain = loaded(tmp_path, **fields)
     more = loaded(tmp_path, **fields, allow="allow_not_dp: true", k_anonymity=section)
     assert (plain.digest, plain.cost_of_everything) == (more.digest, more.cost_of_everything)
-
-
-def test_checks_on_rows_have_a_digest_of_their_own(tmp_path):
+    # Checks on rows have a digest of their own.
     expecting = {"expectations": f"expectations: [{EXPECTATION}]"}
-    fields = [{}, {"usable": "usable: 1"}, {"usable": "usable: 0.9"}, expecting]
-    plain, same, *others = (loaded(tmp_path, **each).checks_digest for each in fields)
+    checks = [{}, {"usable": "usable: 1"}, {"usable": "usable: 0.9"}, expecting]
+    plain, same, *others = (loaded(tmp_path, **each).checks_digest for each in checks)
     assert plain == same == ""
     assert len({plain, *others}) == 3
 
@@ -124,6 +120,11 @@ def test_a_date_as_upper_bound_is_all_of_its_day(tmp_path):
     assert spec.domain["t"].range == ("2026-10-01", "2026-10-31T23:59:59")
     assert spec.domain["t"].labels()[0] == "[2026-10-01, 2026-10-02)"
     assert spec.domain["t"].labels()[-1] == "[2026-10-31, 2026-10-31T23:59:59]"
+    # Bins of different clocks are not equal.
+    clocks = (Clock("timestamp", "Europe/Zurich"), Clock("timestamp"))
+    zurich, utc = (ClockBins.equal(clock, 0, 9, 2) for clock in clocks)
+    assert zurich.edges == utc.edges
+    assert zurich != utc
 
 
 @pytest.mark.parametrize(
@@ -162,10 +163,3 @@ def test_a_calendar_bin_starts_on_its_first_day(every):
     bins = ClockBins.periods(Clock("date"), (first - epoch).days, (last - epoch).days, every)
     assert bins.edges[:-1] == tuple((day - epoch).days for day in begin)
     assert (last - epoch).days < bins.edges[-1] < (last - epoch).days + 1
-
-
-def test_bins_with_different_clocks_are_not_equal():
-    clocks = (Clock("timestamp", "Europe/Zurich"), Clock("timestamp"))
-    zurich, utc = (ClockBins.equal(clock, 0, 9, 2) for clock in clocks)
-    assert zurich.edges == utc.edges
-    assert zurich != utc

@@ -2,7 +2,6 @@
 
 import pickle
 import tracemalloc
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
-from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Disclosing, Sealed
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Disclosing
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters import batch as batch_file
 from dp_pipeline.raw.counters.geometry import sorted_keys, sums_by_centre
@@ -59,21 +58,44 @@ def test_groups_and_attributes_are_declared_as_by_a_loop(engine):
     assert counter.domain == DOMAIN
 
 
+SPREAD_OUT = NearestCentre(
+    ("x", "y"), tuple((a, -a // 2) for a in range(-60_000, 60_000, 999)), (1, 1)
+)
+
+
+def morton(points: np.ndarray, bits: int) -> np.ndarray:
+    """Rows in the cells of a grid of x and y, in the order of their interleaved bits."""
+    cells = 1 << bits
+    x, y = np.minimum((points[:, :2] + EDGE) * cells >> 17, cells - 1).T
+    keys = sum(((x >> i & 1) << 2 * i + 1) | ((y >> i & 1) << 2 * i) for i in range(bits))
+    return np.bincount(keys, minlength=cells * cells)
+
+
 def test_many_rows_are_counted_once_each(engine):
-    population = drawn(140_003)
-    counter = engine(population)
-    *pairs, wide, rows = counter.count([*PAIRS, ("wide",), ()])
-    assert {int(table.open_at_the_gate().sum()) for table in (*pairs, rows)} == {140_003}
+    rows = 140_003
+    population = drawn(rows)
+    counter, points = engine(population), population.points
+    *pairs, wide, total = counter.count([*PAIRS, ("wide",), ()])
+    assert {int(table.open_at_the_gate().sum()) for table in (*pairs, total)} == {rows}
     assert_answer(wide, np.bincount(population.cells[:, 5], minlength=300))
-    x, _, z, _ = population.points.T
+    x, _, z, _ = points.T
     assert_answer(counter.grid(("x",), 2), np.bincount((x >= 0).astype(int)))
     rule = NearestCentre(("x", "z"), ((0, 0),), (1, 1))
-    total = ((x * x + z * z) >> 14).sum()
-    assert_answer(counter.distance_total(rule, clip=1 << 40, shift=14), total)
+    squares = ((x * x + z * z) >> 14).sum()
+    assert_answer(counter.distance_total(rule, clip=1 << 40, shift=14), squares)
     c, d = population.cells[:, 3:5].T
     right = int(((c >= 2) == (d == 1)).sum())
     label = PredictedLabel("d", (1,), ("c",), ((-1, 0, 1, 2),), 0)
-    assert_answer(counter.mistakes(label), np.array([right, 140_003 - right]))
+    assert_answer(counter.mistakes(label), np.array([right, rows - right]))
+    # And are in one box and cluster each.
+    boxes = counter.children(tree_of("x", "y"), [(ROOT.children(8), 8)])[0].open_at_the_gate()
+    assert np.array_equal(boxes.ravel(), morton(points, 8))
+    sums = counter.sum_by_centre([SPREAD_OUT] * 3, salt=3).open_at_the_gate()
+    assert_answer(counter.sum_by_centre([SPREAD_OUT], salt=4), sums.sum(axis=0, keepdims=True))
+    assert sums.sum(axis=(0, 1)).tolist() == [rows, *points[:, :2].sum(axis=0)]
+    levels = counter.classify(SPREAD_OUT, "c").open_at_the_gate()
+    assert levels.sum(axis=0).tolist() == sums.sum(axis=0)[:, 0].tolist()
+    assert levels.sum(axis=1).tolist() == np.bincount(c).tolist()
 
 
 def test_more_groups_than_two_bytes_hold(engine):
@@ -84,33 +106,6 @@ def test_more_groups_than_two_bytes_hold(engine):
     alone = Grouping((0, *range((1 << 16) + 8)))
     (table,) = counter.grouped({"a": alone}).count([("a",)])
     assert np.flatnonzero(table.open_at_the_gate()).tolist() == [0, 6, (1 << 16) - 1, (1 << 16) + 7]
-
-
-SPREAD_OUT = NearestCentre(
-    ("x", "y"), tuple((a, -a // 2) for a in range(-60_000, 60_000, 999)), (1, 1)
-)
-
-
-def morton(population: Population, bits: int) -> np.ndarray:
-    """Rows in the cells of a grid of x and y, in the order of their interleaved bits."""
-    cells = 1 << bits
-    x, y = np.minimum((population.points[:, :2] + EDGE) * cells >> 17, cells - 1).T
-    keys = sum(((x >> i & 1) << 2 * i + 1) | ((y >> i & 1) << 2 * i) for i in range(bits))
-    return np.bincount(keys, minlength=cells * cells)
-
-
-def test_many_rows_are_in_one_box_and_cluster_each(engine):
-    population = drawn(140_003)
-    counter, rules = engine(population), [SPREAD_OUT, SPREAD_OUT, SPREAD_OUT]
-    tree = tree_of("x", "y")
-    boxes = counter.children(tree, [(ROOT.children(8), 8)])[0].open_at_the_gate()
-    assert np.array_equal(boxes.ravel(), morton(population, 8))
-    sums = counter.sum_by_centre(rules, salt=3).open_at_the_gate()
-    assert_answer(counter.sum_by_centre(rules[:1], salt=4), sums.sum(axis=0, keepdims=True))
-    assert sums.sum(axis=(0, 1)).tolist() == [140_003, *population.points[:, :2].sum(axis=0)]
-    levels = counter.classify(SPREAD_OUT, "c").open_at_the_gate()
-    assert levels.sum(axis=0).tolist() == sums.sum(axis=0)[:, 0].tolist()
-    assert levels.sum(axis=1).tolist() == np.bincount(population.cells[:, 3]).tolist()
 
 
 @pytest.mark.parametrize("subsets", [1, 3])
@@ -143,6 +138,7 @@ marginal_lists = st.lists(
 fixed_point = st.one_of(st.integers(-EDGE, EDGE), st.sampled_from([-EDGE, -1, 0, 1, EDGE]))
 rows_of_points = st.lists(st.tuples(*[fixed_point] * 4), max_size=8)
 column_lists = st.lists(st.sampled_from(DOMAIN.numeric), unique=True, min_size=1).map(tuple)
+salts = st.integers(0, (1 << 63) - 1)
 
 
 @st.composite
@@ -151,29 +147,6 @@ def populations(draw) -> Population:
     sizes = [DOMAIN[name].size for name in DOMAIN.discrete]
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     return Population(points, rng.integers(0, sizes, size=(len(points), len(sizes))))
-
-
-@settings(max_examples=20)
-@given(
-    population=populations(),
-    marginals=marginal_lists,
-    columns=column_lists,
-    cells=st.integers(1, 17),
-    centres=st.lists(st.tuples(fixed_point, fixed_point), min_size=1, max_size=5).map(tuple),
-    weights=st.tuples(st.integers(0, 1024), st.integers(0, 1024)),
-    limits=st.tuples(st.integers(0, 40), st.integers(0, 25)),
-)
-def test_any_marginals_grid_and_distance_agree_with_a_loop(
-    engine, population, marginals, columns, cells, centres, weights, limits
-):
-    rule, (shift, room) = NearestCentre(("z", "x"), centres, weights), limits
-
-    def ask(counter: Counter) -> Iterator[Sealed]:
-        yield from counter.count(marginals)
-        yield counter.grid(columns, cells)
-        yield counter.distance_total(rule, clip=1 << (shift + room), shift=shift)
-
-    assert_agrees(engine, population, ask)
 
 
 @st.composite
@@ -188,43 +161,41 @@ def trees(draw) -> tuple[BitTree, Prefixes, int]:
     return BitTree(columns, axes), nodes_of(*nodes), bits
 
 
-@settings(max_examples=20)
-@given(population=populations(), tree=trees())
-def test_any_nodes_of_any_tree_are_counted_like_a_loop(engine, population, tree):
-    assert_agrees(engine, population, lambda counter: counter.children(tree[0], [tree[1:]]))
+@st.composite
+def labels(draw) -> PredictedLabel:
+    """Any positive levels of an attribute, predicted by any weights of others."""
+    target, *columns = draw(st.permutations(["x", "y", "z", "c", "d"]))
+    columns = tuple(columns[: draw(st.integers(0, 4))])
+    numbers = st.integers(-3, 3) | st.integers(-(1 << 40), 1 << 40)
+    weights = tuple(tuple(draw(numbers) for _ in range(DOMAIN[name].size)) for name in columns)
+    positive = tuple(draw(st.sets(st.integers(0, DOMAIN[target].size - 1))))
+    return PredictedLabel(target, positive, columns, weights, draw(numbers))
 
 
-@settings(max_examples=20)
-@given(population=populations(), columns=column_lists, draws=st.data())
-def test_any_clusters_of_any_subsets_are_summed_like_a_loop(engine, population, columns, draws):
-    centre = st.tuples(*[fixed_point] * len(columns))
-    k, subsets = draws.draw(st.integers(1, 4)), draws.draw(st.integers(1, 4))
-    weights = draws.draw(st.tuples(*[st.integers(0, 1024)] * len(columns)))
-    all_centres = st.lists(st.tuples(*[centre] * k), min_size=subsets, max_size=subsets)
-    rules = [NearestCentre(columns, centres, weights) for centres in draws.draw(all_centres)]
-    salt = draws.draw(st.integers(0, (1 << 63) - 1))
-    radii = draws.draw(st.tuples(*[st.integers(1, (1 << 47) - 1)] * k))
+@settings(max_examples=25)
+@given(population=populations(), data=st.data())
+def test_any_questions_are_answered_like_a_loop(engine, population, data):
+    marginals, label, tree = (data.draw(each) for each in (marginal_lists, labels(), trees()))
+    ends = ((1, 17), (1, 5), (0, 40), (0, 25))
+    cells, k, shift, room = (data.draw(st.integers(*pair)) for pair in ends)
+    grid, columns, salt = data.draw(column_lists), data.draw(column_lists), data.draw(salts)
+    weights = data.draw(st.tuples(*[st.integers(0, 1024)] * len(columns)))
+    centres = st.tuples(*[st.tuples(*[fixed_point] * len(columns))] * k)
+    subsets = data.draw(st.lists(centres, min_size=1, max_size=4))
+    rules = [NearestCentre(columns, subset, weights) for subset in subsets]
+    radii = data.draw(st.tuples(*[st.integers(1, (1 << 47) - 1)] * k))
 
     def ask(counter):
+        yield from counter.count(marginals)
+        yield counter.grid(grid, cells)
+        yield from counter.children(tree[0], [tree[1:]])
+        yield counter.distance_total(rules[0], clip=1 << (shift + room), shift=shift)
         yield counter.sum_by_centre(rules, salt=salt)
         yield counter.residuals(rules[0], radii)
         yield counter.classify(rules[-1], "c")
+        yield counter.mistakes(label)
 
     assert_agrees(engine, population, ask)
-
-
-@settings(max_examples=15)
-@given(population=populations(), draws=st.data())
-def test_any_prediction_agrees_with_a_loop(engine, population, draws):
-    target, *columns = draws.draw(st.permutations(["x", "y", "z", "c", "d"]))
-    columns = tuple(columns[: draws.draw(st.integers(0, 4))])
-    numbers = st.integers(-3, 3) | st.integers(-(1 << 40), 1 << 40)
-    weights = tuple(
-        tuple(draws.draw(numbers) for _ in range(DOMAIN[name].size)) for name in columns
-    )
-    positive = tuple(draws.draw(st.sets(st.integers(0, DOMAIN[target].size - 1))))
-    rule = PredictedLabel(target, positive, columns, weights, draws.draw(numbers))
-    assert_agrees(engine, population, lambda counter: [counter.mistakes(rule)])
 
 
 @settings(max_examples=15)

@@ -149,13 +149,10 @@ def test_another_declaration_needs_a_new_name(run, spec, source):
     assert run("moved", of=others[r"other\.csv"]).id == "moved"
 
 
-def test_an_unsafe_name_is_refused_before_any_file_exists(run, store):
+def test_a_damaged_snapshot_is_refused_and_not_read_again(run, store):
     with pytest.raises(DeclarationError, match="snapshot"):
         run("../elsewhere")
     assert not store.exists()
-
-
-def test_a_damaged_snapshot_is_refused_and_not_read_again(run):
     snapshot = run("one")
     run("two")
     with pytest.raises(Damaged):

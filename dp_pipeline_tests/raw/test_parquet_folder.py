@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec, Purpose
-from dp_pipeline.config.errors import Damaged, DeclarationError, SourceError
+from dp_pipeline.config.errors import Damaged, SourceError
 from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import IN_PLACE, ingest, ingested_tables
@@ -279,13 +279,6 @@ def test_small_files_are_batched_in_order(tmp_path, lake, monkeypatch, most):
     assert pa.concat_tables(actual).to_pylist() == whole.to_pylist()
     expected = {1: [2, 2, 1, 2, 3], 4: [4, 3, 3], 6: [5, 5], 100: [10]}[most]
     assert [batch.num_rows for batch in actual] == expected
-
-
-@pytest.mark.usefixtures("lake")
-def test_a_sample_is_a_copy(tmp_path):
-    more = "{kind: parquet, path: lake, snapshot: in_place, sample: {rows: 2, by: sex, seed: 1}}"
-    with pytest.raises(DeclarationError, match=r"source\.snapshot: expected copy"):
-        written_spec(tmp_path, X_AND_SEX, source=more)
 
 
 LINE, PART = 40, 64

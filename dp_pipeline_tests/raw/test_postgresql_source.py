@@ -67,23 +67,24 @@ def test_numbers_keep_their_type_and_all_else_is_text(rides):
     assert set(second.values()) == {None}
 
 
+ANY = "text, numbers, truth values or dates in column {!r}, got the type {}: cast it"
+ID = (
+    "whole numbers, text or uuid in the person's column {!r}, got the type {}: store it as bigint "
+    "or text"
+)
+REFUSED = [
+    *((column, kind, ANY) for column, kind in (("note", "json"), ("tags", "_text"))),
+    *((column, kind, ID) for column, kind in (("height", "float4"), ("lat", "float8"))),
+    *((column, kind, ID) for column, kind in (("fare", "numeric"), ("paid", "bool"))),
+]
+
+
 @pytest.mark.parametrize("query", ["SELECT * FROM rides", "SELECT * FROM rides WHERE false"])
-@pytest.mark.parametrize(("column", "kind"), [("note", "json"), ("tags", "_text")])
-def test_other_types_are_refused_whatever_the_rows(rides, query, column, kind):
-    message = refusal(spec_at(rides, query, column))
-    expected = f"text, numbers, truth values or dates in column {column!r}"
-    assert f"expected {expected}, got the type {kind}: cast it" in message
-
-
-ROUNDED = {"height": "float4", "lat": "float8", "fare": "numeric", "paid": "bool"}
-
-
-@pytest.mark.parametrize("query", ["SELECT * FROM rides", "SELECT * FROM rides WHERE false"])
-@pytest.mark.parametrize(("column", "kind"), ROUNDED.items())
-def test_person_type_that_rounds_is_refused(rides, query, column, kind):
-    message = refusal(spec_at(rides, query, "seats", person=column))
-    expected = f"whole numbers, text or uuid in the person's column {column!r}"
-    assert message.endswith(f"expected {expected}, got the type {kind}: store it as bigint or text")
+@pytest.mark.parametrize(("column", "kind", "words"), REFUSED)
+def test_other_types_are_refused_whatever_the_rows(rides, query, column, kind, words):
+    columns, person = ([column], None) if words == ANY else (["seats"], column)
+    message = refusal(spec_at(rides, query, *columns, person=person))
+    assert f"expected {words.format(column, kind)}" in message
 
 
 IDS = {"code": 2**53 + 1, "seats": 2, "rider": "ana", "letters": "ab"}

@@ -131,6 +131,11 @@ def test_a_stage_that_was_never_stored_is_not_prepared(snapshot):
     store(snapshot)
     with pytest.raises(NotPrepared, match="'discretized'"):
         snapshot.checked_path("discretized")
+    # A pointer to outside is refused.
+    make_current(snapshot)
+    (snapshot.folder.parent / "current").write_text("../elsewhere")
+    with pytest.raises(Damaged):
+        current_snapshot(snapshot.folder.parent.parent, "city", KEY)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "\udcff", None])
@@ -151,13 +156,6 @@ def test_a_manifest_with_a_fact_that_maps_no_texts_is_damaged(snapshot, fact, va
     for attempt in (lambda: snapshot.checked_path("ingested"), lambda: store(snapshot)):
         with pytest.raises(Damaged, match=r"manifest\.json is not JSON of facts: restore it"):
             attempt()
-
-
-def test_a_pointer_to_outside_is_refused(snapshot):
-    make_current(snapshot)
-    (snapshot.folder.parent / "current").write_text("../elsewhere")
-    with pytest.raises(Damaged):
-        current_snapshot(snapshot.folder.parent.parent, "city", KEY)
 
 
 CONTENT = bytes(range(37))
