@@ -189,7 +189,8 @@ def require_disjoint(are_disjoint: bool) -> None:
     """Raise BoundaryViolation if ``are_disjoint`` is False: the measured tree nodes overlap."""
     if not are_disjoint:
         raise BoundaryViolation(
-            "Measured tree nodes must be disjoint, but some of these overlap: pass each box once"
+            "Measured tree nodes must be disjoint, but some of these overlap: pass no box twice, "
+            "and none inside another"
         )
 
 
