@@ -79,11 +79,21 @@ def build_declared(folder: Path, name: str, texts: Mapping[str, str], **changes:
     return build_model(loaded(folder, models=models, **changes), name)
 
 
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "dp_kmeans, packing": {"start": "packing"},
+    "dp_kmeans, halving": {"budgets": "halving"},
+    "dp_kjig, independence": {"score": "independence"},
+}
+"""Cases of parameters that decide how ε is divided or what a score's sensitivity is."""
+
+
 def model_cases(*, declared: int = 1000) -> dict[str, Model]:
     """Every registered model; where it plans with a number of rows, declared and paid for; where
-    a finite ε is proven for its published variant, that one too.
+    a finite ε is proven for its published variant, that one too; and its ``VARIANTS``.
     """
-    cases = {}
+    cases = {
+        case: built(MODELS[case.partition(",")[0]], **values) for case, values in VARIANTS.items()
+    }
     for name, model_type in MODELS.items():
         if any(one.name == "nominal_rows" for one in fields(model_type)):
             for how, rows in {"declared": declared, "paid": None}.items():
@@ -121,11 +131,8 @@ class Constant(ForcedNoise):
         return 0
 
 
-class LargeAnswers(Constant):
-    """Every box is split as often as it can be."""
-
-    def __init__(self) -> None:
-        super().__init__(2000)
+LargeAnswers = partial(Constant, 2000)
+"""Every box is split as often as it can be."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The k-means models that move centres: what they ask, where centres go, and what nobody learns."""
 
-from dataclasses import fields
 from fractions import Fraction
 from typing import Any
 
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.models.base import Model
 from dp_pipeline.models.clustering.base import Lloyd, round_budgets
 from dp_pipeline.models.clustering.grid_kmeans import DpKMeansPlusPlus, HybridKMeans, OeptKMeans
 from dp_pipeline.models.clustering.lloyd_kmeans import (
@@ -23,24 +21,11 @@ from dp_pipeline.models.clustering.lloyd_kmeans import (
 )
 from dp_pipeline_tests import loops
 from dp_pipeline_tests.instruments import SILENT, curator_over
-from dp_pipeline_tests.models.contract import Run, check_loss, run
+from dp_pipeline_tests.models.contract import Run, clustering_cases, run
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 
 ONE, QUARTER = Fraction(1), Fraction(1, 4)
 BOX = TOWN.box(("x", "y"))
-MODELS: dict[str, Model] = {
-    "dp_kmeans": DpKMeans(k=3),
-    "dp_kmeans, packing": DpKMeans(k=3, start="packing"),
-    "dp_kmeans, halving": DpKMeans(k=3, budgets="halving"),
-    "idp_kmeans": IdpKMeans(k=3),
-    "idp_kmeans, published": IdpKMeans(k=3, variant="published"),
-    "dp_kmeans_pp": DpKMeansPlusPlus(k=3, nominal_rows=1000),
-    "dplloyd": DpLloyd(k=3, nominal_rows=1000),
-    "hybrid_kmeans": HybridKMeans(k=3, nominal_rows=1000, starts=2),
-    "oept_kmeans": OeptKMeans(k=3, nominal_rows=1000),
-    "dplk_kmeans": DplkKMeans(k=3, starts=2),
-}
-every_model = pytest.mark.parametrize("name", MODELS)
 
 
 def lloyd(rows: tuple[Row, ...], **options: Any) -> Lloyd:
@@ -116,20 +101,6 @@ def test_a_centre_outside_the_box_that_stays_is_on_its_edge() -> None:
     assert means.centres.tolist() == [[[8.0, -1.0]]]
 
 
-@every_model
-@pytest.mark.parametrize("seed", range(5))
-def test_a_person_added_to_an_empty_cluster_moves_no_centre(name: str, seed: int) -> None:
-    # The empty-cluster attack, exactly: along the same noisy answers, which are possible ones
-    # with and without the person, every centre is the same to the last bit.
-    for rows in (NOBODY, TEN_PEOPLE[:4]):
-        check_loss(MODELS[name], rows, TEN_PEOPLE[-1:], epsilon=ONE, distance=1, seed=seed)
-
-
-@every_model
-def test_every_parameter_is_measuring(name: str) -> None:
-    assert all(field.metadata["measuring"] for field in fields(MODELS[name]))
-
-
 @settings(max_examples=30)
 @given(
     epsilon=st.fractions(Fraction(1, 10**6), 100),
@@ -203,8 +174,9 @@ def test_a_noisy_grid_comes_first_and_the_rounds_share_the_rest(model, grid, cel
 
 
 def test_only_the_hybrid_keeps_its_grid() -> None:
-    with_grid = {name for name, model in MODELS.items() if run(model).released.synopsis is not None}
-    assert with_grid == {"hybrid_kmeans"}
+    runs = {type(model): run(model).released for model in clustering_cases().values()}
+    sized = {kind for kind, released in runs.items() if released.sizes is not None}
+    assert {kind for kind in sized if runs[kind].synopsis is not None} == {HybridKMeans}
 
 
 @pytest.mark.parametrize(

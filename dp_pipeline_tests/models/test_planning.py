@@ -91,10 +91,9 @@ POST_PROCESSED = [
 ]
 
 
-def test_what_counts_boxes_or_cells_is_post_processed() -> None:
-    assert {"dpqt_kmeans", "eug_kmeans", "htree_kmeans", "independent", "privtree_kmeans"} <= set(
-        POST_PROCESSED
-    )
+def test_centres_that_are_moved_have_measuring_parameters_alone() -> None:
+    rest = "dp_kjig dplk_kmeans dplloyd dp_kmeans dp_kmeans_pp hybrid_kmeans idp_kmeans oept_kmeans"
+    assert {*MODELS} - {*POST_PROCESSED} == {*rest.split()}
 
 
 @pytest.mark.parametrize("name", POST_PROCESSED)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import (
     BoundaryViolation,
-    BudgetExceeded,
     DeclarationError,
     OtherQuestion,
 )
@@ -23,7 +22,6 @@ from dp_pipeline.models.tables.privbayes import (
     PrivBayes,
     candidate_families,
     covering_sets,
-    grow_network,
     maximal_sets,
     random_maximal_set,
 )
@@ -97,13 +95,6 @@ def test_what_depends_is_in_one_table(score: str) -> None:
         assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
 
 
-def test_without_noise_rows_are_the_people() -> None:
-    table = table_of(run(PrivBayes(), TEN_PEOPLE, epsilon=SILENT))
-    counter = LoopCounter(TEN_PEOPLE)
-    (exact,) = counter.count([TOWN.discrete])
-    assert (table.counts(TOWN.discrete) == exact.open_at_the_gate()).all()
-
-
 def test_no_table_passes_the_cap_or_the_cells_said_before() -> None:
     for cap in (4, 8, 33):
         model = PrivBayes(clique_cells=cap, nominal_rows=10**9)
@@ -122,15 +113,6 @@ def test_steps_without_a_choice_are_not_paid_for(rows, steps, of_a_table):
     choices = [one for one in done.spends if one.mechanism == NOISY_MAX]
     assert [one.epsilon for one in choices] == [Fraction("0.06")] * steps
     assert {one.epsilon for one in done.spends if one not in choices} == {of_a_table}
-
-
-def test_steps_that_are_not_paid_for_exceed_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    def for_free(*asked: object, **more: object) -> tuple:
-        return grow_network(*asked, **more)[0], 0  # type: ignore[arg-type]
-
-    monkeypatch.setattr(privbayes, "grow_network", for_free)
-    with pytest.raises(BudgetExceeded):
-        run(PrivBayes(nominal_rows=300), TWINS, domain=BITS)
 
 
 def test_the_network_is_drawn_by_no_generator_of_post_processing() -> None:

@@ -62,6 +62,8 @@ OF_ONE_MODEL = [
     ("dp_kjig", {"label": "colour", "bits": "17"}, "bits: expected an integer"),
     ("dp_kjig", {"label": "colour", "beta": "1"}, "beta: expected a decimal"),
     ("dp_kjig", {"score": "entropy"}, "score: expected one of purity, indep"),
+    *(("privhd", {"kappa": text}, "kappa: expected a decimal") for text in ("0.5", "17", "two")),
+    ("privhd", {"phi": "1"}, "phi: expected a decimal number"),
 ]
 OF_EVERY_MODEL = [
     (name, texts, words)

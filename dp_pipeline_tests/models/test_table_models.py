@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
 
@@ -19,6 +19,7 @@ from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.models.tables.independent import Independent
+from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import built, check_valid, claimed, run
 from dp_pipeline_tests.models.discrete import DELTA, counter_of, dependent_rows, domain_of
@@ -115,26 +116,30 @@ def has_cap(name: str) -> bool:
 
 
 # The views of priview hold every pair, so a cap below one of them is refused.
-capped = pytest.mark.parametrize(
-    ("name", "delta"), [case for case in CASES if has_cap(case[0]) and case[0] != "priview"]
-)
+CAPPED = [
+    (built(MODELS[name], clique_cells=8), delta)
+    for name, delta in CASES
+    if has_cap(name) and name != "priview"
+]
+CAPPED += [(PrivHd(variant=one, clique_cells=8), None) for one in ("published", "peeling")]
+capped = pytest.mark.parametrize(("model", "delta"), CAPPED)
 
 
 @capped
-def test_a_small_cap_is_kept_and_most_cells_says_so(name: str, delta: Fraction | None) -> None:
+@pytest.mark.parametrize("epsilon", ["0.05", "20"])
+def test_a_small_cap_is_kept_and_most_cells_says_so(model, delta, epsilon: str) -> None:
     sizes = (4, 3, 2, 4, 2)
-    model, domain = built(MODELS[name], clique_cells=8), domain_of(sizes)
-    released = fitted(model, sizes, 2000, epsilon="20", delta=delta)
-    assert max(domain.cell_count(clique) for clique in released.cliques) <= 8
+    released = fitted(model, sizes, 2000, epsilon=epsilon, delta=delta)
+    assert max(domain_of(sizes).cell_count(clique) for clique in released.cliques) <= 8
     JunctionTree(released.cliques, released.links).require_running_intersection()
     for marginal in released.measured:
         assert any({*marginal.attributes} <= {*clique} for clique in released.cliques)
 
 
 @capped
-def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(name, delta):
-    model = built(MODELS[name], clique_cells=4)
-    released = fitted(model, (4, 3, 4, 3), 2000, epsilon="20", delta=delta)
+def test_a_cap_below_every_pair_leaves_tables_of_one_attribute(model, delta):
+    small = replace(model, clique_cells=4)
+    released = fitted(small, (4, 3, 4, 3), 2000, epsilon="20", delta=delta)
     assert {len(clique) for clique in released.cliques} == {1}
 
 

@@ -1,26 +1,28 @@
 """What the contract says of models of tables, at settings that are not the default ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, OtherQuestion
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore, Independence
-from dp_pipeline.models.base import Model
+from dp_pipeline.models.base import Model, PrivacyGuarantee
+from dp_pipeline.models.tables import jtree, privbayes
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.jtree import JTree
 from dp_pipeline.models.tables.mst import Mst
-from dp_pipeline.models.tables.privbayes import PrivBayes
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.models.tables.privbayes import PrivBayes, grow_network
 from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.models.tables.threshold_filter import ThresholdFilter
@@ -45,51 +47,9 @@ from dp_pipeline_tests.models.mutants import (
     unpaid,
 )
 from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of, wide
-from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN
-
-
-@dataclass(frozen=True)
-class AsksEverything(Model):
-    """Rows, scores, choices and tables, in either currency."""
-
-    summary: ClassVar[str] = "everything that can be asked of scores and tables"
-    accounts_in_rho: ClassVar[bool] = True
-
-    def check(self, domain: Domain) -> None:
-        """Any domain."""
-
-    def fit(
-        self,
-        curator: Curator,
-        *,
-        epsilon: Fraction,  # noqa: ARG002
-        rng: np.random.Generator,
-    ) -> SyntheticTable:
-        tenth = curator.accountant.remaining / 10
-        (rows,) = curator.tabulate({(): tenth})
-        names = curator.domain.discrete
-        pairs: list[tuple[str, ...]] = list(combinations(names, 2))
-        session = curator.open_scores(dict.fromkeys(pairs, Independence()))
-        session.measure_all(amount=tenth)
-        session.measure_total(amount=tenth)
-        gaps = {
-            pair: DependenceScore(np.zeros(curator.domain.shape(pair), np.int64)) for pair in pairs
-        }
-        further = curator.open_scores(gaps)
-        first = further.choose("edge", pairs, amount=tenth)
-        second = further.choose(
-            "edge", [pair for pair in pairs if pair != first], amount=tenth, penalties={first: 1}
-        )
-        tables = curator.tabulate({first: tenth, second: curator.accountant.remaining - tenth})
-        codes = rng.integers(0, curator.domain.shape(names), (5, len(names)))
-        cliques = tuple((name,) for name in names)
-        links = tuple((0, index) for index in range(1, len(names)))
-        measured = (rows, *tables)
-        return SyntheticTable(names, codes, measured, cliques, links, curator.domain, seed=1)
-
+from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
 
 SETTINGS: dict[str, Model] = {
-    "everything asked": AsksEverything(),
     "aim_like, one round": AimLike(rounds=1),
     "aim_like, pairs": AimLike(candidates=1),
     "aim_like, few fit": AimLike(clique_cells=8, rounds=2),
@@ -111,6 +71,7 @@ SETTINGS: dict[str, Model] = {
     "privhd, published": PrivHd(variant="published"),
     "privhd, composed": PrivHd(variant="composed"),
     "privhd, peeling": PrivHd(variant="peeling"),
+    "one_shot": OneShot(),
     "priview, by cells": PriView(),
     "priview, small views": PriView(view_cells=8),
     "priview, pairs": PriView(view_size=2),
@@ -126,7 +87,9 @@ CASES = {
 }
 every_case = pytest.mark.parametrize(("model", "delta"), CASES.values(), ids=CASES.keys())
 every_domain = pytest.mark.parametrize(
-    ("domain", "rows"), [(BITS, TWINS), (TOWN, TEN_PEOPLE)], ids=["bits", "town"]
+    ("domain", "rows"),
+    [(BITS, TWINS), (TOWN, TEN_PEOPLE), (levels(a=3), ()), (levels(a=40, b=40), ())],
+    ids=["bits", "town", "one attribute", "no pair fits"],
 )
 BIT_ROWS = list(product("01", repeat=6))
 
@@ -166,6 +129,18 @@ def test_whoever_the_people_are_the_table_is_a_valid_one(model, delta, people_in
         check_valid(model, run(model, FEW[people_in], epsilon=epsilon, delta=delta).released)
 
 
+EXACT = ("privbayes, rows paid", "privhd", "priview", "threshold_filter")
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name.startswith(EXACT)])
+def test_without_noise_rows_are_the_people(name: str) -> None:
+    table = table_of(run(SETTINGS[name], TWINS, domain=BITS, epsilon=Fraction(10**4)))
+    # Views say what pairs have, and not what all six attributes have together.
+    for names in (("a", "b"), ("c", "d"), ("e", "f"), BITS.names)[: 3 if "priview" in name else 4]:
+        (exact,) = LoopCounter(TWINS, BITS).count([names])
+        assert table.counts(names).tolist() == exact.open_at_the_gate().tolist()
+
+
 @pytest.mark.parametrize(
     ("model", "delta"), [case for case in CASES.values() if isinstance(case[0], TableModel)]
 )
@@ -188,6 +163,42 @@ def test_one_level_and_a_declared_number_of_rows_are_all_right(model, delta):
 def test_a_budget_that_is_not_the_claim_is_caught(mutant, refusal):
     with pytest.raises(refusal):
         check_budget(mutant, TWINS, epsilon=Fraction(1), distance=1, domain=BITS)
+
+
+def free_draws(growth: object, _: int) -> SimpleNamespace:
+    return SimpleNamespace(growth=growth, draws=0)
+
+
+def free_choices(*arguments: object, **options: object) -> tuple:
+    return grow_network(*arguments, **options)[0], 0  # type: ignore[arg-type]
+
+
+class Miscounted(tuple):
+    def __len__(self) -> int:
+        return super().__len__() - 1
+
+
+THREE_VIEWS = Miscounted((("a", "b"), ("b", "c"), ("a", "c")))
+
+
+@pytest.mark.parametrize(
+    ("model", "place", "wrong"),
+    [
+        (JTree(nominal_rows=300), (jtree, "Network"), free_draws),
+        (PrivBayes(nominal_rows=300), (privbayes, "grow_network"), free_choices),
+        (PriView(), (PriView, "views"), lambda *_: THREE_VIEWS),
+        (
+            PrivHd(variant="published"),
+            (PrivHd, "guarantee"),
+            lambda _, epsilon, *__: PrivacyGuarantee("dp", epsilon),
+        ),
+    ],
+    ids=["unpaid draws", "unpaid choices", "a view too many", "a nominal ε"],
+)
+def test_what_is_not_paid_for_exceeds_the_budget(model, place, wrong, monkeypatch):
+    monkeypatch.setattr(*place, wrong)
+    with pytest.raises(BudgetExceeded):
+        run(model, TWINS, domain=BITS)
 
 
 @pytest.mark.parametrize(
@@ -254,7 +265,7 @@ def exact_scores(curator: Curator, epsilon: Fraction, sound: Callable[..., Any])
     [(half_the_noise, 1), (own_reach, 3), (unpaid_scores, 1), (exact_scores, 1)],
 )
 def test_a_model_that_breaks_its_promise_is_caught(wrong, distance, delta):
-    model, how = broken(AsksEverything, wrong)(), {"distance": distance, "delta": delta}
+    model, how = broken(OneShot, wrong)(), {"distance": distance, "delta": delta}
     with pytest.raises((AssertionError, Damaged, OtherQuestion)):
         check_budget(model, epsilon=Fraction(1), **how)
         fuzz_loss(model, examples=12, **how)
