@@ -1,6 +1,7 @@
 """Latent classes: what rows have in common, and noisy tables fitted near to that."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -82,13 +83,9 @@ def fitted(
     codes: IntArray = CODES,
 ) -> list[FloatArray]:
     """Tables of the tree, fitted near classes or without them."""
-    model, options = (
-        GraphicalModel(tree, SIZES),
-        {"start": start(codes), "extra_potentials": extra_potentials},
-    )
-    if is_near:
-        return fit_near_classes(tree, model, tables, **options)
-    return fit_tree(model, tables, **options)
+    model = GraphicalModel(tree, SIZES)
+    fit = partial(fit_near_classes, tree) if is_near else fit_tree
+    return fit(model, tables, start=start(codes), extra_potentials=extra_potentials)
 
 
 def off(cells: FloatArray, codes: IntArray = CODES) -> float:
@@ -207,8 +204,7 @@ def test_a_tree_of_a_cause_is_told_better_near_classes():
 
 
 LINKED = JunctionTree((NAMES[:5], NAMES[3:7], NAMES[6:]), ((0, 1), (1, 2)))
-INSIDE = tuple(dict.fromkeys(pair for clique in LINKED.cliques for pair in combinations(clique, 2)))
-"""Cliques that share two attributes and one, and all pairs inside them."""
+"""Cliques that share two attributes and one."""
 
 
 def off_tree(tables: Sequence[FloatArray]) -> float:

@@ -37,13 +37,6 @@ def test_the_marginal_fits_every_view(asked, views, seed: int):
         assert np.allclose(marginal_of(table, asked, both), expected, atol=1e-6 * view.sum())
 
 
-@given(asked=some_names, seed=st.integers(0, 99))
-def test_what_one_view_holds_is_read_off(asked: tuple[str, ...], seed: int):
-    truth = some_truth(seed)
-    table = max_entropy(asked, views_of(truth, ("d", "a", "c", "b", "e"), ("a", "b")), SIZES)
-    assert np.allclose(table, marginal_of(truth, NAMES, asked))
-
-
 def test_the_ends_of_a_chain_are_independent_given_its_middle():
     truth = some_truth(3)
     table = max_entropy(("a", "b", "c"), views_of(truth, ("a", "b"), ("b", "c")), SIZES)
