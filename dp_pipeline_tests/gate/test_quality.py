@@ -27,7 +27,7 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import loss_of_joining
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.tables import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN, LoopCounter, Row
 from dp_pipeline_tests.raw.population import of_people
 from dp_pipeline_tests.raw.questions import memory

@@ -27,7 +27,7 @@ from dp_pipeline.results.accountant import LAPLACE
 from dp_pipeline_tests.gate.distributions import ALARM, by_source, laplace_cdf
 from dp_pipeline_tests.gate.questions import ONE, FailingCounter
 from dp_pipeline_tests.instruments import SILENT, curator_over
-from dp_pipeline_tests.models.discrete import levels
+from dp_pipeline_tests.models.tables import levels
 from dp_pipeline_tests.populations import TEN_PEOPLE, LoopCounter
 
 COUNTS = (0, 3, 0, 1)

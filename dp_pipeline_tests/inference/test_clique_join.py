@@ -1,15 +1,16 @@
-"""Rows from clique tables: exact where they can be, unbiased where not, valid always."""
+"""Rows from tables of cliques, of networks, or given some attributes: exact where they can be."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.inference.clique_join import join_cliques
+from dp_pipeline.inference.clique_join import Conditional, join_cliques, sample_network
+from dp_pipeline.inference.conditional_rows import sample_conditionally
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
 from dp_pipeline.results.derived_attribute import rounded_counts
-from dp_pipeline_tests.inference.test_graph import graphs
+from dp_pipeline_tests.inference.test_junction_tree import graphs
 
 Tables = dict[tuple[str, ...], np.ndarray]
 CHAIN = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
@@ -175,3 +176,98 @@ def test_many_small_groups_add_up_to_nearly_the_marginal():
         assert np.abs(drawn.sum(axis=0) - [100, 200, 300, 400]).max() < 3
         drawn = rounded_counts(np.ones((len(totals), 2)), totals, rng_of(seed))
         assert np.abs(drawn.sum(axis=0) - 100).max() < 3
+
+
+NETWORK_SIZES = {"c": 3, "a": 2, "b": 2}
+A = Conditional("a", (), np.array([3.0, 1.0]))
+B = Conditional("b", ("a",), np.array([[1.0, 1.0], [0.0, 5.0]]))
+C = Conditional("c", ("b", "a"), np.ones((2, 2, 3)))
+
+
+def drawn(network: list[Conditional], rows: int, seed: int = 0) -> np.ndarray:
+    return sample_network(network, rows, np.random.default_rng(seed), NETWORK_SIZES)
+
+
+def test_columns_are_in_order_and_counts_are_as_tables_say():
+    codes = drawn([A, B, C], 24)
+    table = np.zeros((3, 2, 2), dtype=int)
+    np.add.at(table, tuple(codes.T), 1)
+    # 18 and 6 of a; b halves the 18 and takes all 6; c has thirds of 9, 9 and 6.
+    assert table.tolist() == [[[3, 3], [0, 2]]] * 3
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), rows=st.integers(0, 400))
+def test_in_every_group_a_level_has_its_share(seed: int, rows: int):
+    rng = np.random.default_rng(seed)
+    pair, triple = rng.random((2, 2)), rng.random((2, 2, 3))
+    network = [
+        Conditional("a", (), rng.random(2)),
+        Conditional("b", ("a",), pair),
+        Conditional("c", ("a", "b"), triple),
+    ]
+    codes = drawn(network, rows, seed)
+    assert codes.shape == (rows, 3)
+    for a, b in np.ndindex(2, 2):
+        group = codes[(codes[:, 1] == a) & (codes[:, 2] == b), 0]
+        expected = len(group) * triple[a, b] / triple[a, b].sum()
+        assert (np.abs(np.bincount(group, minlength=3) - expected) < 1 + 1e-9).all()
+
+
+def test_a_slice_of_nothing_is_drawn_from_the_whole_table():
+    nothing = Conditional("b", ("a",), np.array([[0.0, 0.0], [1.0, 3.0]]))
+    codes = drawn([A, nothing, C], 400)
+    assert np.bincount(codes[codes[:, 1] == 0, 2]).tolist() == [75, 225]
+    codes = drawn([Conditional("a", (), np.zeros(2)), B, C], 400)
+    assert np.bincount(codes[:, 1]).tolist() == [200, 200]
+
+
+def test_given_their_parents_children_are_independent():
+    # b and c halve 20,000 rows each: 5,000 have both, deviation 35; 7 of them in 10^-11.
+    half = Conditional("b", (), np.ones(2))
+    other = Conditional("c", (), np.array([1.0, 1.0, 0.0]))
+    codes = drawn([A, half, other], 20_000)
+    assert abs(int(((codes[:, 2] == 1) & (codes[:, 0] == 1)).sum()) - 5000) < 250
+
+
+def test_rows_have_no_order_but_that_of_the_seed():
+    # The first half of 10,000 rows has half of a's 2,500: deviation 22; 7 of them in 10^-11.
+    codes = drawn([A, B, C], 10_000)
+    assert abs(int(codes[:5000, 1].sum()) - 1250) < 150
+    assert (codes == drawn([A, B, C], 10_000)).all()
+    assert (codes != drawn([A, B, C], 10_000, seed=1)).any()
+
+
+TREE = JunctionTree((("a", "b"), ("b", "c")), ((0, 1),))
+
+
+def test_conditional_rows_are_as_many_as_expected():
+    """Independent draws would be off by about 15 of 1,000 rows."""
+    rng = np.random.default_rng(0)
+    joint = rng.dirichlet(np.ones(12)).reshape(2, 3, 2)
+    tables = {("a", "b"): joint.sum(axis=2), ("b", "c"): joint.sum(axis=0)}
+    given = rng.permutation(np.repeat([0, 1], 1_000))
+    drawn = sample_conditionally(TREE, tables, {"a": given}, rng)
+    counts = np.zeros((2, 3, 2))
+    np.add.at(counts, (given, drawn["b"], drawn["c"]), 1)
+    of_b = tables["a", "b"] / tables["a", "b"].sum(axis=1, keepdims=True)
+    of_c = tables["b", "c"] / tables["b", "c"].sum(axis=1, keepdims=True)
+    assert np.abs(counts.sum(axis=2) - 1_000 * of_b).max() < 4
+    assert np.abs(counts - 1_000 * of_b[..., None] * of_c).max() < 6
+
+
+def test_rows_beside_each_other_do_not_depend_on_each_other():
+    tables = {("a", "b"): np.array([[1.0, 1.0]]), ("b", "c"): np.ones((2, 1))}
+    given = np.zeros(20_000, dtype=np.int64)
+    drawn = sample_conditionally(TREE, tables, {"a": given}, np.random.default_rng(1))
+    first, second = drawn["b"].reshape(-1, 2).T
+    # A deviation of 0.005; the order of draws alone would make them differ always.
+    assert abs((first == second).mean() - 0.5) < 0.025
+
+
+def test_drawn_attributes_come_in_one_order_in_every_process():
+    names, given = tuple("hgfedcba"), {"h": np.zeros(3, dtype=np.int64)}
+    tree, tables = JunctionTree((names,), ()), {names: np.ones((2,) * 8)}
+    # A set would be in this order once in 5,040 hash seeds.
+    drawn = sample_conditionally(tree, tables, given, np.random.default_rng(1))
+    assert list(drawn) == list("abcdefg")

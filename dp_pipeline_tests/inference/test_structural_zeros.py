@@ -14,7 +14,7 @@ from dp_pipeline.inference.fitted_tree import FittedRows, FittedTree, OneWays
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal
-from dp_pipeline_tests.models.discrete import domain_of
+from dp_pipeline_tests.models.tables import domain_of
 
 SIZES = {"a": 3, "b": 2, "c": 2}
 

@@ -1,4 +1,4 @@
-"""Fitting a tree to noisy tables: the right objective, its right slope, the right limits."""
+"""Inference over a junction tree, sums over its cliques, and fits of it to noisy tables."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dp_pipeline.inference.consistency import TableEstimate, reconcile_tables
-from dp_pipeline.inference.graphical_model import GraphicalModel
+from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.inference.tree_fit import fit_tree
 from dp_pipeline_tests.results.small_models import (
@@ -22,6 +22,105 @@ from dp_pipeline_tests.results.small_models import (
     small_models,
     summed,
 )
+
+
+@given(small=small_models())
+def test_marginals_are_those_of_the_full_joint_table(small: Small):
+    tables, log_total = small.model.marginals(small.potentials)
+    expected, expected_total = small.marginals()
+    assert log_total == pytest.approx(expected_total, rel=1e-12, abs=1e-9)
+    for table, other, node in zip(tables, expected, small.model.nodes, strict=True):
+        assert table.shape == node.shape
+        assert np.allclose(table, other, atol=1e-9)
+
+
+def chain(length: int, size: int = 2) -> GraphicalModel:
+    """Pairs of neighbours along a line of attributes."""
+    names = [f"x{at}" for at in range(length + 1)]
+    cliques = tuple((names[at], names[at + 1]) for at in range(length))
+    links = tuple((at, at + 1) for at in range(length - 1))
+    return GraphicalModel(JunctionTree(cliques, links), dict.fromkeys(names, size))
+
+
+@pytest.mark.parametrize("potential", [-1000.0, 1000.0])
+def test_a_thousand_huge_potentials_do_not_overflow(potential: float):
+    model = chain(1000)
+    tables, log_total = model.marginals([np.full(node.shape, potential) for node in model.nodes])
+    assert log_total == pytest.approx(1000 * potential + 1001 * np.log(2))
+    assert all(np.allclose(table, 0.25) for table in tables)
+
+
+def test_what_is_impossible_stays_so_down_the_tree():
+    first = np.array([[0.0, 0.0], [-1000.0, -1000.0]])
+    same = np.array([[0.0, -1000.0], [-1000.0, 0.0]])
+    potentials = [first, same, same.copy()]
+    tables, _ = chain(3).marginals(potentials)
+    assert tables[0].tolist() == [[0.5, 0.5], [0.0, 0.0]]
+    assert np.allclose(tables[2], [[0.5, 0.0], [0.0, 0.5]])
+    assert (potentials[1] == potentials[2]).all(), "potentials were changed"
+    assert [table.min() for table in potentials] == [-1000.0] * 3
+
+
+@given(small=small_models(spread=(1.0,)))
+def test_tables_by_clique_have_the_axes_of_the_clique(small: Small):
+    tables, _ = small.model.marginals(small.potentials)
+    by_clique = small.model.by_clique(tables)
+    assert list(by_clique) == [small.tree.cliques[at] for at in small.tree.order]
+    for (clique, table), node, own in zip(
+        by_clique.items(), small.model.nodes, tables, strict=True
+    ):
+        assert np.array_equal(table, summed(own, node.names, clique))
+
+
+@given(small=small_models(spread=(1.0,)))
+def test_the_home_of_attributes_is_a_smallest_clique(small: Small):
+    model = small.model
+    assert model.cells == sum(table.size for table in model.zeros())
+    for node in model.nodes:
+        for names in (node.names, node.names[:1], ()):
+            home = model.nodes[model.smallest_node_with(names)]
+            assert set(names) <= set(home.names)
+            sizes = [np.prod(n.shape) for n in model.nodes if set(names) <= set(n.names)]
+            assert np.prod(home.shape) == min(sizes)
+    with pytest.raises(ValueError, match="empty"):
+        chain(2).smallest_node_with(("x0", "x2"))
+
+
+@given(small=small_models(spread=(1.0,)), data=st.data(), seed=st.integers(0, 99))
+def test_backward_is_the_transpose_of_forward(small: Small, data: st.DataObject, seed: int):
+    names = data.draw(covered_tables(small.model))
+    projection = Projection(small.model, names)
+    forward, expected = projection.forward(small.potentials), []
+    for wanted in names:
+        home = small.model.smallest_node_with(wanted)
+        clique = small.potentials[home]
+        expected.append(summed(clique, small.model.nodes[home].names, wanted).ravel())
+    assert np.allclose(forward, np.concatenate(expected), atol=1e-12)
+    cells = np.random.default_rng(seed).normal(size=forward.shape)
+    backward = projection.backward(cells)
+    assert [table.shape for table in backward] == [node.shape for node in small.model.nodes]
+    along = sum(float((a * b).sum()) for a, b in zip(small.potentials, backward, strict=True))
+    assert forward @ cells == pytest.approx(along, abs=1e-9)
+
+
+def test_all_pairs_of_a_large_clique_are_sums_of_it():
+    names = tuple(f"x{at}" for at in range(12))
+    model = GraphicalModel(JunctionTree((names,), ()), dict.fromkeys(names, 2))
+    table = np.random.default_rng(1).random((2,) * 12)
+    pairs = [*combinations(names, 2), *combinations(names[::-1], 2)]
+    cells = Projection(model, pairs).forward([table]).reshape(-1, 2, 2)
+    for pair, got in zip(pairs, cells, strict=True):
+        assert np.allclose(got, summed(table, names, pair))
+
+
+def test_no_marginals_are_no_cells():
+    model = GraphicalModel(JunctionTree((("a",), ("b",)), ((0, 1),)), {"a": 3, "b": 2})
+    projection = Projection(model, [])
+    assert projection.forward([np.ones(3), np.ones(2)]).shape == (0,)
+    assert projection.backward(np.zeros(0))[0].tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="empty"):
+        Projection(model, [("a", "b")])
+
 
 ROWS = 10_000.0
 FIVE_OF_TEN = ((0, 1, 2, 3, 4), (0, 2, 4, 6, 8), (0, 1, 3, 6, 7), (0, 3, 5, 6, 9))

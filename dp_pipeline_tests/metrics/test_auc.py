@@ -1,3 +1,5 @@
+"""AUC and indices of clusters, of rows and of counts of classes: by pairs, by hand, by others."""
+
 import math
 
 import numpy as np
@@ -6,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.metrics.auc import auc, macro_auc
+from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, auc, class_table, f_measure, macro_auc
 
 # Few different scores, so that most rows are tied with others.
 scored = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=30)
@@ -84,3 +86,104 @@ def test_of_two_classes_the_second_column_decides():
 def test_other_shapes_and_no_numbers_are_refused(metric, scores, target, words: str):
     with pytest.raises(DeclarationError, match=f"The AUC {words}"):
         metric(np.array(scores, dtype=float), np.array(target))
+
+
+@st.composite
+def counted(draw: st.DrawFn, *, least: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and scores of some classes; scores are often tied."""
+    classes, labels = draw(st.integers(1, 6)), draw(st.integers(2, 4))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    scores = rng.integers(0, draw(st.sampled_from([2, 50])), (classes, labels)) / 7
+    return rng.integers(least, 6, (classes, labels)), scores
+
+
+@settings(max_examples=100)
+@given(counted())
+def test_it_equals_the_auc_of_the_rows(table) -> None:
+    counts, scores = table
+    places = np.repeat(np.arange(counts.size), counts.ravel())
+    classes, target = np.divmod(places, counts.shape[1])
+    actual, expected = ClassAuc.of(counts, scores).value, macro_auc(scores[classes], target)
+    assert actual == pytest.approx(expected, nan_ok=True)
+
+
+@given(counted(least=1))
+def test_the_gradient_is_what_a_small_part_of_a_row_changes(table) -> None:
+    counts, scores = table
+    many = counts * 10**5
+    actual = ClassAuc.of(many, scores)
+    for cell in np.ndindex(*counts.shape):
+        extra = many.copy()
+        extra[cell] += 1
+        change = ClassAuc.of(extra, scores).value - actual.value
+        assert change == pytest.approx(actual.gradient[cell], rel=1e-2, abs=1e-10)
+
+
+@pytest.mark.parametrize("counts", [np.zeros((2, 2), int), np.array([[3, 0], [1, 0]])])
+def test_without_two_labels_there_is_no_number(counts: np.ndarray) -> None:
+    actual = ClassAuc.of(counts, np.eye(2))
+    assert math.isnan(actual.value)
+    assert actual.gradient.tolist() == [[0, 0], [0, 0]]
+
+
+rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=30)
+each_metric = pytest.mark.parametrize("metric", [f_measure, adjusted_rand])
+
+
+def table_of(pairs: list[tuple[int, int]]) -> np.ndarray:
+    classes, clusters = np.array(pairs).T
+    return class_table(classes, clusters, shape=(4, 5))
+
+
+def f_by_hand(pairs: list[tuple[int, int]]) -> float:
+    """Precision and recall of every class and cluster as sets of rows."""
+    total = 0.0
+    for number in range(4):
+        of_class = {row for row, (i, _) in enumerate(pairs) if i == number}
+        best = 0.0
+        for cluster in range(5):
+            of_cluster = {row for row, (_, j) in enumerate(pairs) if j == cluster}
+            if both := len(of_class & of_cluster):
+                precision, recall = both / len(of_cluster), both / len(of_class)
+                best = max(best, 2 * precision * recall / (precision + recall))
+        total += len(of_class) / len(pairs) * best
+    return total
+
+
+@given(pairs=rows)
+def test_a_class_table_counts_rows(pairs):
+    table = table_of(pairs)
+    assert all(table[i, j] == pairs.count((i, j)) for i in range(4) for j in range(5))
+
+
+@given(pairs=rows)
+def test_the_f_measure_is_that_of_sets_of_rows(pairs):
+    assert f_measure(table_of(pairs)) == pytest.approx(f_by_hand(pairs))
+
+
+@settings(deadline=None)
+@given(pairs=rows)
+def test_the_adjusted_rand_index_is_that_of_scikit_learn(pairs):
+    from sklearn.metrics import adjusted_rand_score
+
+    classes, clusters = np.array(pairs).T
+    expected = adjusted_rand_score(classes, clusters)
+    assert adjusted_rand(table_of(pairs)) == pytest.approx(expected, abs=1e-12)
+
+
+@each_metric
+def test_equal_sets_are_perfect_and_no_rows_are_nothing(metric):
+    assert metric(np.diag([3, 1, 4])) == 1.0
+    assert metric(np.array([[5]])) == 1.0
+    assert math.isnan(metric(np.zeros((2, 3), dtype=int)))
+
+
+def test_the_adjusted_rand_index_of_many_rows_does_not_overflow():
+    assert adjusted_rand(np.diag([1 << 31, 1 << 31])) == 1.0
+
+
+@each_metric
+@pytest.mark.parametrize("table", [np.zeros(3), np.zeros((0, 2)), np.array([[1, -1]])])
+def test_what_is_no_table_of_counts_is_refused(metric, table):
+    with pytest.raises(DeclarationError, match=r"A class table must have (shape|counts)"):
+        metric(table)

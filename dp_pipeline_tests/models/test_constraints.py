@@ -16,8 +16,7 @@ from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import built, check_budget, check_loss, check_replay, run
-from dp_pipeline_tests.models.discrete import levels
-from dp_pipeline_tests.models.tables import table_of
+from dp_pipeline_tests.models.tables import levels, table_of
 
 SAID = {
     "never": [{"a": 0, "c": [2, 3]}, {"d": [*range(6, 12)], "f": 1}],

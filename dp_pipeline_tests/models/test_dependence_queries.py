@@ -19,7 +19,7 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.instruments import curator_over
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of, every_delta
+from dp_pipeline_tests.models.tables import counter_of, dependent_rows, domain_of, every_delta
 
 SIZES = (4, 7, 3, 12, 5)
 

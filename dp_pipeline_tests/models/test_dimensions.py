@@ -29,7 +29,7 @@ from dp_pipeline_tests.models.mutants import (
     UnpaidDistance,
     UnpaidRecount,
 )
-from dp_pipeline_tests.models.spaces import (
+from dp_pipeline_tests.models.tables import (
     SIDES,
     Place,
     corners_and_inside,

@@ -19,8 +19,8 @@ from dp_pipeline.results.bit_classes import CLASS, DeclaredBit
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import check_budget, check_loss, run
-from dp_pipeline_tests.models.discrete import counter_of, domain_of
 from dp_pipeline_tests.models.mutants import broken, unpaid
+from dp_pipeline_tests.models.tables import counter_of, domain_of
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN
 
 LARGE = Fraction(10**4)

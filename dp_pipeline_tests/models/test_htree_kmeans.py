@@ -25,7 +25,7 @@ from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
-from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
+from dp_pipeline_tests.models.tables import in_memory, space, two_groups
 
 MODEL = HTreeKMeans(k=2, starts=2)
 KEPT = {1: Fraction(0), 2: Fraction(0), 3: Fraction(3, 16), 4: Fraction(1, 4), 5: Fraction(5, 16)}

@@ -30,7 +30,7 @@ from dp_pipeline.results.measurement import NoisyMarginal
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import ForcedNoise
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss, run
-from dp_pipeline_tests.models.discrete import counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.tables import counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, Row
 
 pytestmark = pytest.mark.chain

@@ -28,14 +28,14 @@ from dp_pipeline.results.accountant import EXPONENTIAL, NOISY_MAX
 from dp_pipeline.results.measurement import NoiseRate
 from dp_pipeline_tests.config.declarations import loaded, with_attribute
 from dp_pipeline_tests.models.contract import Run, check_valid, run
-from dp_pipeline_tests.models.discrete import (
+from dp_pipeline_tests.models.tables import (
     DELTA,
     counter_of,
     dependent_rows,
     domain_of,
     every_delta,
+    table_of,
 )
-from dp_pipeline_tests.models.tables import table_of
 
 SMALL, BITS, WIDE = (3, 2, 4), (2,) * 10, (20,) * 8
 MANY = (4,) * 30

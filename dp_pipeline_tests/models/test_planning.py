@@ -29,8 +29,7 @@ from dp_pipeline.results.trees import Nodes
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, LargeAnswers, build_declared, built, run
-from dp_pipeline_tests.models.spaces import in_memory, space, two_groups
-from dp_pipeline_tests.models.tables import wide
+from dp_pipeline_tests.models.tables import in_memory, space, two_groups, wide
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 

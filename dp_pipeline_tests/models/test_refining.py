@@ -22,7 +22,7 @@ from dp_pipeline.models.tables.priview import PriView
 from dp_pipeline.results.accountant import LINF, NOISY_MAX, Accountant
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss
-from dp_pipeline_tests.models.discrete import (
+from dp_pipeline_tests.models.tables import (
     DELTA,
     counter_of,
     dependent_rows,

@@ -25,7 +25,7 @@ from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.lloyd_kmeans import IdpKMeans
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.models.contract import build_declared, check_valid, clustering_cases, run
-from dp_pipeline_tests.models.spaces import space, two_groups
+from dp_pipeline_tests.models.tables import space, two_groups
 
 NAMES = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
 CASES = clustering_cases()

@@ -17,7 +17,7 @@ from dp_pipeline.models.clustering.moved_centres import (
 )
 from dp_pipeline.results.clusters import Synopsis
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
-from dp_pipeline_tests.models.spaces import SIDES, in_memory, place_in, space
+from dp_pipeline_tests.models.tables import SIDES, in_memory, place_in, space
 
 ONE = Fraction(1)
 CUBE = space(3)

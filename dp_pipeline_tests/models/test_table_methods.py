@@ -26,13 +26,11 @@ from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, NOISY_MAX, Spend
 from dp_pipeline.results.measurement import codes_of_keys, threshold_for
 from dp_pipeline.results.synthetic_table import SyntheticTable
-from dp_pipeline_tests.instruments import ForcedNoise, curator_over
+from dp_pipeline_tests.instruments import SILENT, ForcedNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, Run, run
-from dp_pipeline_tests.models.discrete import every_delta, levels
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, table_of
+from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, every_delta, levels, table_of
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter
 
-SILENT = Fraction(10**4)
 ONE = Fraction(1)
 
 

@@ -22,7 +22,7 @@ from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privhd import PrivHd
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.models.contract import built, check_valid, claimed, run
-from dp_pipeline_tests.models.discrete import DELTA, counter_of, dependent_rows, domain_of
+from dp_pipeline_tests.models.tables import DELTA, counter_of, dependent_rows, domain_of
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN
 
 NAMES = [name for name, model in MODELS.items() if issubclass(model, TableModel)]

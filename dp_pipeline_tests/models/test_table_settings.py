@@ -36,7 +36,6 @@ from dp_pipeline_tests.models.contract import (
     fuzz_loss,
     run,
 )
-from dp_pipeline_tests.models.discrete import every_delta, levels
 from dp_pipeline_tests.models.mutants import (
     broken,
     half_the_noise,
@@ -46,7 +45,7 @@ from dp_pipeline_tests.models.mutants import (
     smaller_budget,
     unpaid,
 )
-from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, table_of, wide
+from dp_pipeline_tests.models.tables import BITS, FEW, TWINS, every_delta, levels, table_of, wide
 from dp_pipeline_tests.populations import AWKWARD, TEN_PEOPLE, TOWN, LoopCounter
 
 SETTINGS: dict[str, Model] = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.results.bit_classes import BitClasses, declared_bits, margin_of_sum, tail_of_sum
 from dp_pipeline.results.class_table import ClassPromise, ClassTable
-from dp_pipeline_tests.models.discrete import domain_of
+from dp_pipeline_tests.models.tables import domain_of
 
 BETA = Fraction(1, 20)
 DOMAIN = domain_of([2, 2, 3])
