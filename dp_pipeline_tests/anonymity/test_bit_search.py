@@ -113,26 +113,6 @@ def test_the_kernel_counts_as_a_loop_over_rows(rows, guarantee):
         assert sorted(partition.counts.sum(axis=1).tolist()) == sorted(classes.values())
 
 
-@given(flagged_rows(), any_guarantee, st.randoms(use_true_random=False))
-def test_constant_equal_and_contrary_bits_are_allowed(rows, guarantee, random):
-    ones = np.ones((len(rows), 1), dtype=np.int64)
-    codes = np.concatenate([rows.codes, ones, 1 - ones, rows.codes, 1 - rows.codes], axis=1)
-    width, twice = len(rows.columns), flagged(codes, rows.target)
-    partition = partition_of(twice, guarantee)
-    if partition is None:
-        return
-    order = list(range(width))
-    random.shuffle(order)
-    accepted = accept_in_order(partition, order)
-    before = partition.counts.sum(axis=1).tolist()
-    copies = [start + i for start in (width + 2, 2 * width + 2) for i in accepted]
-    for bit in (width, width + 1, *copies):
-        assert partition.can_split_by(bit)
-        assert partition.is_acceptable(bit) or guarantee.max_suppressed_rows(len(rows))
-        partition.refine(bit)
-    assert partition.counts.sum(axis=1).tolist() == before
-
-
 def test_guarantees_of_negative_numbers_are_refused():
     for parameters, fault in (
         ({"k": -1}, "k ≥ 0, not -1"),

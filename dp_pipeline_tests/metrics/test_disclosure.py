@@ -128,12 +128,6 @@ def test_patients_have_the_measures_counted_by_hand() -> None:
     assert measured(WARD).facts() == same(expected)
 
 
-def test_without_the_homogeneous_class_the_old_men_are_the_worst() -> None:
-    report = measured([*YOUNG_WOMEN, *OLD_MEN])
-    assert (report.alpha, report.distinct_l, report.recursive_c) == (pytest.approx(2 / 3), 2, 2)
-    assert report.entropy_l == pytest.approx(math.exp(math.log(3) - 2 / 3 * math.log(2)))
-
-
 RARE_COLD = [*[((0,), FLU)] * 9, ((0,), COLD), *[((1,), FLU)] * 17, *[((1,), COLD)] * 13]
 """A class makes colds rarer by a larger share than it makes the flu likelier."""
 
@@ -158,13 +152,6 @@ def test_no_rows_are_no_number_and_nothing_that_counts() -> None:
     counts = "rows classes k rows_in_small_classes distinct_l homogeneous_rows containment_k"
     expected = dict.fromkeys(report.facts(), math.nan) | dict.fromkeys(counts.split(), 0)
     assert report.facts() == same({**expected, "promised_k": 5})
-
-
-def test_a_constant_label_is_homogeneous_and_like_the_table() -> None:
-    report = disclosure_report(np.array([[0], [0], [1]]), np.zeros(3, int), labels=1, k=1)
-    assert (report.homogeneous_rows, report.alpha, report.entropy_l) == (3, 1, 1)
-    assert (report.t_closeness, report.delta_disclosure, report.beta_likeness) == (0, 0, 0)
-    assert report.recursive_c == math.inf
 
 
 def test_rare_labels_of_a_long_order_keep_their_digits() -> None:

@@ -5,7 +5,6 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from itertools import product
 
-import numpy as np
 import pytest
 
 from dp_pipeline.config.errors import Damaged, OtherQuestion
@@ -200,15 +199,6 @@ def test_any_noise_gives_a_valid_answer(case: str, noise_of: Callable[[int], Noi
     model, numbers = CASES[case], (-1000, 0, 1) if noise_of is Constant else range(3)
     for number, epsilon in product(numbers, (Fraction(1, 1000), Fraction(1))):
         check_valid(model, run(model, epsilon=epsilon, noise=noise_of(number)).released)
-
-
-@every_case
-def test_the_order_of_the_rows_changes_nothing(case: str) -> None:
-    expected = run(CASES[case]).contents
-    for order in range(2):
-        shuffled = np.random.default_rng(order).permutation(len(TEN_PEOPLE))
-        rows = tuple(TEN_PEOPLE[at] for at in shuffled)
-        assert run(CASES[case], rows).contents == expected
 
 
 @every_case

@@ -151,23 +151,15 @@ def test_a_grid_is_the_published_one_up_to_rounding(units, epsilon, dimensions):
     assert cells == 1 or abs(cells - min(published, MAX_GRID_CELLS ** (1 / dimensions))) < 1
 
 
-def test_declared_rows_cost_nothing_and_shrink_with_the_reach() -> None:
+def test_declared_rows_are_free_and_others_cost_two_percent() -> None:
     curator = curator_over(TEN_PEOPLE, distance=20)
     assert planning_units(curator, 1000, Fraction(1)) == (50.0, Fraction(1))
     assert curator.accountant.spends == ()
-
-
-def test_rows_not_declared_are_paid_for_with_two_percent() -> None:
-    noise = RecordingNoise()
+    noise, many = RecordingNoise(), Fraction(10**5)
     curator = curator_over(TEN_PEOPLE, distance=2, noise=noise)
-    units, left = planning_units(curator, None, Fraction(10**5))
-    assert (units, left) == (5.0, Fraction(98_000))
+    assert planning_units(curator, None, many) == (5.0, Fraction(98_000))
     assert noise.draws[0].scale == Fraction(2, 2000)
-
-
-def test_fewer_rows_than_one_are_never_planned_with() -> None:
-    units, _ = planning_units(curator_over(()), None, Fraction(10**5))
-    assert units == 1.0
+    assert planning_units(curator_over(()), None, many)[0] == 1.0
 
 
 def test_a_quadtree_tests_levels_and_counts_leaves_afresh() -> None:

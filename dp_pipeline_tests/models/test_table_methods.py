@@ -202,11 +202,6 @@ def test_what_passes_has_the_information_of_the_paper(cells: list[int]) -> None:
     assert information >= 2 * (Independence().score(table) / UNIT / n) ** 2 - 1e-9
 
 
-def test_no_edge_has_the_score_that_every_edge_has_to_beat() -> None:
-    table = LoopCounter(TEN_PEOPLE).count([("colour",)])[0].open_at_the_gate()
-    assert Independence().score(table) == 0
-
-
 def test_a_higher_threshold_draws_fewer_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     # Merging would join the two small tables whether or not they depend.
     monkeypatch.setattr(jtree, "bigger_cliques", lambda tree, *_, **__: tree)
