@@ -1,4 +1,4 @@
-"""What every method must do."""
+"""What every method must do, and that its tables are the same in any number of batches."""
 
 from dataclasses import dataclass, replace
 
@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.anonymity import build_method
 from dp_pipeline.anonymity.bit_search import ClassPartition
 from dp_pipeline.anonymity.boxes import BoxRule
 from dp_pipeline.anonymity.clustering import ClusterKAnonymity
-from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee, TooFewRows
+from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
 from dp_pipeline.anonymity.growth import Mondrian, Tree
 from dp_pipeline.anonymity.kjig import CANDIDATES, Kjig
 from dp_pipeline.anonymity.label_scores import ScoredRows
@@ -30,6 +31,9 @@ from dp_pipeline.anonymity.ranking import (
     InformationRanking,
     Rfka,
 )
+from dp_pipeline.releases import k_anonymous_tables as tables
+from dp_pipeline.results import clusters
+from dp_pipeline.results.clusters import LongColumns, Tables
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     SEX_AND_AGE,
@@ -206,3 +210,42 @@ def test_no_bit_can_be_added_after_one_pass(method, rows, guarantee):
         if partition.is_acceptable(index):
             assert isinstance(method, Kjig)
             assert partition.count_cut_classes(partition.split([index])).tolist() == [0]
+
+
+PEOPLE = CodedRows(
+    (Column("age", ("young", "grown", "old"), ordered=True), Column("sex", ("f", "m"))),
+    np.array([(at % 3, at % 2) for at in range(29)]),
+    np.array([at % 5 // 3 for at in range(29)]),
+    ("well", "ill"),
+)
+
+
+def released(method: str) -> Tables:
+    promise = KAnonymityGuarantee(4)
+    recoded = build_method(method, {}, of="test").recode(PEOPLE, promise, seed=0)
+    return tables.k_anonymous_tables(PEOPLE, recoded, promise, label="state", is_public=True)
+
+
+@pytest.mark.parametrize("method", ["mondrian", "hamdist_forward"])
+def test_a_table_of_many_batches_is_the_same(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = released(method)
+    assert isinstance(whole["released"], dict)
+    for module in (tables, clusters):
+        monkeypatch.setattr(module, "ROWS_A_BATCH", 7)
+    parted = released(method)
+    assert isinstance(parted["released"], LongColumns)
+    assert [len(part) for part in parted["released"].batches("state")] == [7, 7, 7, 7, 1]
+    for table, columns in whole.items():
+        assert list(columns) == list(parted[table])
+        for name in columns:
+            assert parted[table][name].dtype == columns[name].dtype
+            np.testing.assert_array_equal(parted[table][name], columns[name])
+
+
+def test_texts_are_coded_as_unique_codes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "ROWS_A_BATCH", 3)
+    texts = np.array(["m", "f", "m", "zz", "a", "f", "m"])
+    levels, places = tables._levels_and_codes({"sex": texts}, "sex")
+    assert levels.tolist() == ["a", "f", "m", "zz"]
+    assert places.tolist() == [2, 1, 2, 3, 0, 1, 2]
+    assert tables._levels_and_codes({"sex": texts[:0]}, "sex")[1].tolist() == []
