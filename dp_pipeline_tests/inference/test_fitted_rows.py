@@ -90,22 +90,6 @@ def test_a_level_that_nobody_has_is_predicted_to_stay_so():
         assert np.isclose(fitted.predict_counts(pair).sum(), 100)
 
 
-def test_tables_without_noise_are_predicted_and_drawn():
-    measured = [
-        NoisyMarginal(("a", "b"), np.array([[30, 10], [0, 20]]), Fraction(1, 100)),
-        NoisyMarginal(("b", "c"), np.array([[15, 15], [30, 0]]), Fraction(1, 100)),
-    ]
-    sizes = dict.fromkeys("abc", 2)
-    fitted = FittedTree.of((("a", "b"), ("b", "c")), measured, sizes, iterations=1000)
-    assert round(fitted.rows) == 60
-    for table in measured:
-        assert np.allclose(fitted.predict_counts(table.attributes), table.table, atol=0.1)
-    codes = fitted.draw_codes(60, np.random.default_rng(0))
-    counts = np.zeros((2, 2), dtype=np.int64)
-    np.add.at(counts, (codes[:, 0], codes[:, 1]), 1)
-    assert np.abs(counts - measured[0].table).max() <= 1
-
-
 def test_a_table_below_nothing_is_a_distribution_of_one_row():
     measured = [NoisyMarginal(("a", "b"), np.full((2, 2), -5), Fraction(1))]
     fitted = FittedTree.of((("a", "b"),), measured, {"a": 2, "b": 2}, iterations=100)

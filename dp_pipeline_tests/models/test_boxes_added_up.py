@@ -98,15 +98,6 @@ def test_boxes_that_one_window_cut_further_are_summed_first() -> None:
     assert total.variances.tolist() == [2 + 2 + 0.5, 2 + 0.5 + 0.5]
 
 
-def test_the_same_boxes_are_kept_as_they_are() -> None:
-    window = boxes([2, 2, 1], [0, 1, 1], [5, -1, 7], 2.0)
-    total = summed_boxes([window] * 3)
-    assert np.array_equal(total.lower, window.lower)
-    assert np.array_equal(total.upper, window.upper)
-    assert total.counts.tolist() == [15, -3, 21]
-    assert total.variances.tolist() == [6, 6, 6]
-
-
 def test_boxes_that_overlap_are_not_added_up() -> None:
     grids = [
         run(EugKMeans(k=2, columns=PLACES, nominal_rows=rows), PEOPLE, epsilon=EPSILON)

@@ -25,7 +25,6 @@ from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.accountant import Accountant
-from dp_pipeline.results.trees import Nodes
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, LargeAnswers, build_declared, built, run
@@ -174,39 +173,12 @@ def test_a_quadtree_tests_levels_and_counts_leaves_afresh() -> None:
     assert quarters == [4, 0, 1, 5]
     # Two quarters have more than one row; their children, in the order of the corners.
     assert sixteenths == [4, 0, 0, 0, 1, 0, 0, 4]
-    assert done.released.synopsis.weights.sum() == 10
-    assert len(done.released.synopsis.weights) == 2 + 6 + 2 * 4
-
-
-def test_the_leaves_of_a_quadtree_are_those_of_a_recursion() -> None:
-    epsilon = Fraction(10**6)
-    done = run(DpqtKMeans(k=3, nominal_rows=1000), epsilon=epsilon)
-    synopsis = done.released.synopsis
-
-    def grow(node: Nodes, low, high) -> list[tuple[float, ...]]:
-        inside = [
-            row
-            for row in TEN_PEOPLE
-            if all(
-                low[axis] <= row[axis] < high[axis] or row[axis] == high[axis] == top
-                for axis, top in enumerate((8.0, 1.0))
-            )
-        ]
-        if node.depths[0] == 3 or len(inside) <= 1:
-            return [(*low, *high, float(len(inside)))]
-        middle = [(a + b) / 2 for a, b in zip(low, high, strict=True)]
-        boxes = []
-        for corner in range(4):
-            upper = [corner >> axis & 1 for axis in range(2)]
-            boxes += grow(
-                node.children(2).where(np.arange(4) == corner),
-                [m if up else a for a, m, up in zip(low, middle, upper, strict=True)],
-                [b if up else m for b, m, up in zip(high, middle, upper, strict=True)],
-            )
-        return boxes
-
-    boxes = np.column_stack([synopsis.lower, synopsis.upper, synopsis.weights])
-    assert sorted(map(tuple, boxes.tolist())) == sorted(grow(Nodes.root(), [0.0, -1.0], [8.0, 1.0]))
+    synopsis, people = done.released.synopsis, np.array([row[:2] for row in TEN_PEOPLE])
+    below = (people < synopsis.upper[:, None]) | (synopsis.upper == [8.0, 1.0])[:, None]
+    inside = (below & (people >= synopsis.lower[:, None])).all(axis=2)
+    assert inside.sum(axis=1).tolist() == synopsis.weights.tolist()
+    assert inside.sum(axis=0).tolist() == [1] * 10
+    assert len(inside) == 2 + 6 + 2 * 4
 
 
 @pytest.mark.parametrize(("answer", "is_split"), [(6, False), (7, True)])

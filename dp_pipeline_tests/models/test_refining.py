@@ -15,7 +15,7 @@ from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import FitResult, Model, fit, guarantee_of
+from dp_pipeline.models.base import Model, fit, guarantee_of
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.priview import PriView
@@ -53,23 +53,25 @@ def rows_of(name: str, *, without: int = 0) -> Any:
     return counter_of(domain, rows[: len(rows) - without])
 
 
+def fitted(model, counter, domain, epsilon, noise, *, delta=None, paid=None, **options):
+    """One fit, and what was drawn for it."""
+    recorder, guarantee = RecordingNoise(noise), guarantee_of(model, epsilon, delta, domain=domain)
+    given = {"domain": domain, "noise": recorder, "paid_marginals": paid or PaidMarginals()}
+
+    def ask(accountant: Accountant) -> Curator:
+        return curator_over(counter, accountant=accountant, **given)
+
+    done = fit(model, guarantee, ask, epsilon=epsilon, rng=np.random.default_rng(7), **options)
+    return Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency), done
+
+
 def in_steps(name, counter, noise, *, levels=(FIRST, SECOND), delta=None, model=None) -> list[Run]:
     """A release at the first level, refined to each that follows."""
     model, domain = model or TABLES[name][0], TABLES[name][1]
-    coarse: FitResult | None = None
-    paid_marginals, runs = PaidMarginals(), list[Run]()
+    coarse, runs, how = None, list[Run](), {"delta": delta, "paid": PaidMarginals()}
     for epsilon, source in zip(levels, noise, strict=True):
-        recorder = RecordingNoise(source)
-
-        def ask(accountant: Accountant, recorder: NoiseSource = recorder) -> Curator:
-            given = {"domain": domain, "accountant": accountant, "noise": recorder}
-            return curator_over(counter, paid_marginals=paid_marginals, **given)
-
-        guarantee = guarantee_of(model, epsilon, delta, domain=domain)
-        rng = np.random.default_rng(7)
-        done = fit(model, guarantee, ask, epsilon=epsilon, rng=rng, coarse=coarse)
-        runs.append(Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency))
-        coarse = done
+        run, coarse = fitted(model, counter, domain, epsilon, source, coarse=coarse, **how)
+        runs.append(run)
     return runs
 
 
@@ -152,16 +154,9 @@ def public(rows: np.ndarray) -> PublicTable:
 
 
 def fit_with_public(rows, others, *, epsilon="1", noise=None, delta=None) -> Run:
-    recorder = RecordingNoise(noise or SeededNoise(3))
-    guarantee = guarantee_of(MODEL, Fraction(epsilon), delta, domain=DOMAIN)
-
-    def ask(accountant: Accountant) -> Curator:
-        rows_of = counter_of(DOMAIN, rows)
-        return curator_over(rows_of, domain=DOMAIN, accountant=accountant, noise=recorder)
-
-    rng = np.random.default_rng(7)
-    done = fit(MODEL, guarantee, ask, epsilon=Fraction(epsilon), rng=rng, public=others)
-    return Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency)
+    counter, source = counter_of(DOMAIN, rows), noise or SeededNoise(3)
+    how = {"delta": delta, "public": others}
+    return fitted(MODEL, counter, DOMAIN, Fraction(epsilon), source, **how)[0]
 
 
 def distance(rows: np.ndarray, run: Run) -> float:

@@ -281,13 +281,6 @@ def test_every_pair_is_in_a_view_and_all_views_share_epsilon(model, domain, rows
     )
 
 
-def test_eight_bits_are_one_view_and_sixteen_are_six() -> None:
-    for many, views in ((8, 1), (9, 3), (16, 6)):
-        bits = levels(**{f"x{index}": 2 for index in range(many)})
-        assert len(PriView().views(bits)) == views
-        assert {len(view) for view in PriView(view_size=4).views(bits)} <= {2, 3, 4}
-
-
 def test_a_view_that_passes_the_cap_is_refused_by_name() -> None:
     PriView(view_size=3).check(MIXED)
     with pytest.raises(DeclarationError, match=r"at most 500 cells, but that of b, c, d has 600"):
