@@ -24,12 +24,10 @@ def rows_of(
 
 
 def flags(count: int) -> tuple[Column, ...]:
-    """Columns of two levels."""
     return tuple(Column(f"flag{i}", ("no", "yes")) for i in range(count))
 
 
 def flagged(codes: np.ndarray, target: np.ndarray) -> CodedRows:
-    """Rows of flags and of a label of two levels."""
     return CodedRows(flags(codes.shape[1]), codes, target.astype(np.int64), LABELS)
 
 
@@ -101,7 +99,6 @@ def attempt(method: Method, rows: CodedRows, guarantee: KAnonymityGuarantee) -> 
 def evaluate(
     rows: CodedRows, method: Method, guarantee: KAnonymityGuarantee, **options: Any
 ) -> ProtocolResult:
-    """The result of one guarantee."""
     return evaluate_over(rows, method, [guarantee], **options)[0]
 
 
@@ -113,10 +110,8 @@ def every_row(columns: tuple[Column, ...]) -> CodedRows:
 
 
 def boxes_of(rule: BoxRule, rows: CodedRows) -> list[Box]:
-    """The box that each row is released as."""
     return [rule.boxes[number] for number in rule.finder.box_numbers(rows.codes).tolist()]
 
 
 def is_in(codes: tuple[int, ...], box: Box) -> bool:
-    """Whether a box holds a row."""
     return all(code in allowed for code, allowed in zip(codes, box, strict=True))

@@ -40,7 +40,6 @@ ONE_HOT = one_hot_bits(SEX_AND_AGE)
 
 
 def yes_bits(count: int) -> tuple[Bit, ...]:
-    """One bit a flag."""
     return tuple(Bit(i, 1) for i in range(count))
 
 

@@ -50,7 +50,6 @@ def two_groups(rows: CodedRows, seed: int) -> Groups:
 
 
 def lists(groups: Groups) -> list[list[int]]:
-    """The members of each group."""
     return [groups.members[groups.keys == group].tolist() for group in range(groups.size)]
 
 

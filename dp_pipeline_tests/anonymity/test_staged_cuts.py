@@ -37,12 +37,10 @@ def scored(rows: CodedRows, k: int = 2, diversity: int = 1) -> ScoredRows:
 
 
 def scores_of(rows: CodedRows, k: int = 2) -> IntArray:
-    """Scores of every row."""
     return scored(rows, k).rule.scores(rows.codes)
 
 
 def thresholds_of(scores: IntArray) -> tuple[IntArray, ...]:
-    """The thresholds of rows that each count once."""
     return score_thresholds(scores, np.ones(len(scores), dtype=np.int64))
 
 

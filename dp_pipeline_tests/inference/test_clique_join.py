@@ -22,7 +22,6 @@ def rng_of(seed: int) -> np.random.Generator:
 
 
 def counts(codes: np.ndarray, names: tuple[str, ...], sizes: dict[str, int]) -> np.ndarray:
-    """Rows in every cell over ``names``, one row after another."""
     table = np.zeros([sizes[name] for name in names], dtype=np.int64)
     for row in codes:
         table[tuple(row[list(sizes).index(name)] for name in names)] += 1

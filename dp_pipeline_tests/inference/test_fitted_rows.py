@@ -121,7 +121,6 @@ COUNTED = NoisyMarginal((), np.array(ROWS), QUIET)
 
 
 def drawn(fitted: FittedRows, *, rows: int = ROWS, sizes: Sequence[int] = SIZES) -> SyntheticTable:
-    """Rows of all attributes."""
     domain = domain_of(sizes)
     return fitted.draw_table(domain.names, domain, np.random.default_rng(1), lambda _: rows)
 

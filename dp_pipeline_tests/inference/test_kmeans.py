@@ -163,7 +163,6 @@ STUCK = np.array([[5.0], [999.5], [1000.5]])
 
 
 def squares(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Squared distances by the definition, (n, k)."""
     return ((points[:, None] - centres) ** 2).sum(axis=2)
 
 

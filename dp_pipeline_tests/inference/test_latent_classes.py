@@ -82,7 +82,6 @@ def fitted(
     tree: JunctionTree = TREE,
     codes: IntArray = CODES,
 ) -> list[FloatArray]:
-    """Tables of the tree, fitted near classes or without them."""
     model = GraphicalModel(tree, SIZES)
     fit = partial(fit_near_classes, tree) if is_near else fit_tree
     return fit(model, tables, start=start(codes), extra_potentials=extra_potentials)

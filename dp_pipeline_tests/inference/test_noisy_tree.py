@@ -55,7 +55,6 @@ def five_nodes() -> NoisyTree:
 
 
 def family(*values: float, variance: float = 1.0) -> NoisyTree:
-    """The root and its children."""
     tree, nodes = NoisyTree(), Prefixes.root().children(len(values).bit_length() - 1)
     tree.add(np.array([0]), nodes, np.array([values]), np.array([variance]))
     return tree

@@ -72,7 +72,6 @@ def test_what_is_not_measured_follows_from_the_empty_cells():
 @settings(max_examples=40)
 @given(st.data())
 def test_no_drawn_row_is_in_an_empty_cell(data: st.DataObject):
-    """Random tables, random groups, random empty cells; by a tree and by a network."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     sizes = {name: int(rng.integers(2, 6)) for name in "abcd"}
     entries = []

@@ -54,7 +54,6 @@ def summed(table: np.ndarray, names: Sequence[str], wanted: Sequence[str]) -> np
 
 
 def model_over(sizes: dict[str, int], pairs: Sequence[tuple[str, str]]) -> tuple:
-    """The model and the junction tree of a graph."""
     graph = nx.Graph(pairs)
     graph.add_nodes_from(sizes)
     tree = JunctionTree.of(triangulated_cliques(graph, sizes), sizes)

@@ -28,7 +28,6 @@ WARD: list[Row] = [*YOUNG_WOMEN, *YOUNG_MEN, *OLD_MEN]
 
 
 def arrays(rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n, m) and labels (n,)."""
     codes = np.array([codes for codes, _ in rows], dtype=np.int64).reshape(len(rows), -1)
     return codes, np.array([label for _, label in rows], dtype=np.int64)
 

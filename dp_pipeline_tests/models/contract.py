@@ -114,8 +114,6 @@ def clustering_cases(*, declared: int = 1000) -> dict[str, Model]:
 
 
 class Constant(ForcedNoise):
-    """The same answer to every question."""
-
     def __init__(self, answer: int) -> None:
         super().__init__(seed=0, name="constant")
         self.answer = answer
@@ -197,7 +195,6 @@ def claimed(
     domain: Domain = TOWN,
     **_: object,
 ) -> PrivacyGuarantee:
-    """What the model claims to cost in a run of these parameters."""
     return guarantee_of(model, epsilon, delta, domain=domain)
 
 

@@ -46,7 +46,6 @@ def dependent_rows(sizes: Sequence[int], rows: int, *, seed: int = 1) -> np.ndar
 
 
 def counter_of(domain: Domain, codes: np.ndarray) -> MemoryCounter:
-    """The engine over these codes."""
     columns = dict(zip(domain.names, codes.T.astype(np.uint16), strict=True))
     return MemoryCounter(domain, coordinates={}, codes=columns, rows=len(codes))
 
@@ -62,7 +61,6 @@ FEW = {name: AWKWARD[name] for name in ("nobody", "the same person a hundred tim
 
 
 def table_of(done: Run) -> SyntheticTable:
-    """What a model of a table released."""
     return done.released
 
 
@@ -92,7 +90,6 @@ SIDES: dict[str, tuple[tuple[float, float], ...]] = {
 
 
 def space(dimensions: int, sides: str = "equal sides") -> Domain:
-    """A domain of numeric columns alone."""
     bounds = SIDES[sides]
     names = [f"x{axis}" for axis in range(dimensions)]
     return Domain(
@@ -115,7 +112,6 @@ def corners_and_inside(domain: Domain) -> tuple[Place, ...]:
 
 
 def two_groups(domain: Domain, many: int = 12) -> tuple[Place, ...]:
-    """People around two places of the box."""
     rng = np.random.default_rng(len(domain.names))
     low, high = (np.array(place_in(domain, share)) for share in (0.0, 1.0))
     shares = np.where(np.arange(many) % 2, 0.25, 0.75)[:, None] + rng.uniform(

@@ -270,7 +270,6 @@ UNSOUND: Mapping[str, Experiment] = {
 
 
 def certified(experiment, person=ONE_PERSON, *, runs=RUNS) -> float:
-    """A lower bound on what one person costs."""
     alone, nobody = (
         experiment.runs(rows, many=runs, seed=seed) for rows, seed in ((person, 1), (NOBODY, 2))
     )

@@ -104,8 +104,6 @@ def test_a_distance_is_one_of_the_data_not_of_the_box() -> None:
 
 
 class Answers:
-    """Sizes and totals as given, whoever is asked."""
-
     name, is_releasable = "answers", False
 
     def __init__(self, sizes: list[int], totals: list[list[int]]) -> None:

@@ -200,7 +200,6 @@ def grown(noise, *, d=2, clusters=3, epsilon=ONE, distance=1, is_coarse=False):
 
 
 def counts_of(result: GrownTree, *, d: int = 2) -> FloatArray:
-    """Weights of the leaves, as they are released."""
     box = space(d).box(space(d).names)
     return result.synopsis(BitTree.over(space(d).names, box), box).weights
 

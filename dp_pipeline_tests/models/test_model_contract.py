@@ -90,7 +90,6 @@ def mutant(name: str) -> Model:
 
 @pytest.mark.parametrize("name", WRONG_BUDGETS)
 def test_a_model_that_spends_another_budget_is_caught(name: str) -> None:
-    """The scales do not prove ε, or a person moves the answers by more."""
     distance = WRONG_BUDGETS[name]
     how = {"epsilon": Fraction(1), "distance": distance}
     with pytest.raises(AssertionError):

@@ -197,7 +197,6 @@ EIGHT = {f"b{at}": 2 for at in range(8)}
 
 
 def every_maximal_set(sizes: dict[str, int], cells: int) -> set[tuple[str, ...]]:
-    """By trying all sets."""
     everything = chain.from_iterable(combinations(sizes, m) for m in range(len(sizes) + 1))
     counts = {names: prod(sizes[name] for name in names) for names in everything}
     fitting = {names for names in counts if counts[names] <= cells}

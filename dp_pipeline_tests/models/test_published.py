@@ -51,7 +51,6 @@ def fitted(model, rows, *, noise=None, transcript=None) -> Clusters:
 
 
 def covered(clusters: Clusters) -> tuple[list[float], list[float]]:
-    """Corners of what the released boxes cover."""
     lower, upper = clusters.synopsis.lower, clusters.synopsis.upper
     return lower.min(axis=0).tolist(), upper.max(axis=0).tolist()
 

@@ -54,7 +54,6 @@ def rows_of(name: str, *, without: int = 0) -> Any:
 
 
 def fitted(model, counter, domain, epsilon, noise, *, delta=None, paid=None, **options):
-    """One fit, and what was drawn for it."""
     recorder, guarantee = RecordingNoise(noise), guarantee_of(model, epsilon, delta, domain=domain)
     given = {"domain": domain, "noise": recorder, "paid_marginals": paid or PaidMarginals()}
 
@@ -160,7 +159,6 @@ def fit_with_public(rows, others, *, epsilon="1", noise=None, delta=None) -> Run
 
 
 def distance(rows: np.ndarray, run: Run) -> float:
-    """Mean variation distance of all pairs."""
     codes, distances = run.released.codes, []
     for i, j in combinations(range(len(SIZES)), 2):
         shares = [

@@ -141,21 +141,18 @@ def spec(folder: Path, *names: str, total: str = "20", **changes: str | None) ->
     return loaded(folder, **{**declared, **changes})
 
 
-def test_a_concentrated_model_claims_epsilon_and_spends_rho() -> None:
-    claim = guarantee_of(Concentrated(), ONE, BILLIONTH)
-    assert claim == PrivacyGuarantee("dp", ONE, currency=Currency(BILLIONTH))
-    assert claim.amount == rho_of(ONE, BILLIONTH)
+@pytest.mark.parametrize("model", [Concentrated(), EugKMeans()])
+@pytest.mark.parametrize("delta", [BILLIONTH, None])
+def test_a_concentrated_model_claims_epsilon_and_spends_rho(model, delta) -> None:
+    in_rho = delta is not None and isinstance(model, Concentrated)
+    claim = guarantee_of(model, ONE, delta)
+    currency = Currency(BILLIONTH) if in_rho else PURE
+    assert claim == PrivacyGuarantee("dp", ONE, currency=currency)
+    assert claim.amount == (rho_of(ONE, BILLIONTH) if in_rho else ONE)
     assert claim.is_plain
 
 
-def test_without_a_delta_it_is_as_pure_as_any_other() -> None:
-    claims = {guarantee_of(model, ONE) for model in (Concentrated(), EugKMeans())}
-    assert claims == {PrivacyGuarantee("dp", ONE)}
-    assert PrivacyGuarantee("dp", ONE).amount == ONE
-
-
 def test_a_pure_model_stays_pure_under_a_delta() -> None:
-    assert guarantee_of(EugKMeans(), ONE, BILLIONTH) == PrivacyGuarantee("dp", ONE)
     published = IdpKMeans(variant="published")
     claim = guarantee_of(published, ONE, BILLIONTH)
     assert (claim, claim.currency) == (guarantee_of(published, ONE), PURE)
@@ -190,12 +187,8 @@ def test_a_release_costs_rho_and_its_evaluation_half_a_square(tmp_path: Path) ->
         for name in declared.models
     }
     assert costs == {"concentrated": rho_of(ONE, BILLIONTH) + BOUGHT, "eug_kmeans": HALF + BOUGHT}
-
-
-def test_everything_costs_what_all_claims_add_up_to(tmp_path: Path) -> None:
-    declared = spec(tmp_path, "concentrated", "eug_kmeans")
-    own = rho_of(HALF, BILLIONTH) + rho_of(ONE, BILLIONTH) + Fraction(1, 8) + HALF
-    assert price_of_everything(declared) == own + 4 * BOUGHT
+    at_a_half = rho_of(HALF, BILLIONTH) + Fraction(1, 8) + 2 * BOUGHT
+    assert price_of_everything(declared) == sum(costs.values()) + at_a_half
 
 
 def test_a_ceiling_below_all_models_is_refused_at_load(tmp_path: Path) -> None:

@@ -52,27 +52,31 @@ def one_box(domain: Domain) -> Synopsis:
     return Synopsis.of_grid(table, domain.names, domain.box(domain.names))
 
 
-def test_without_noise_centres_go_to_the_means_of_their_people() -> None:
-    # The synopsis says a hundred people for each; that is how many there are.
-    near = [(2.5, 1.5, 2.25)] * 50 + [(2.0, 2.0, 2.75)] * 50
-    far = [(6.5, 6.0, 5.5)] * 100
-    actual = moved(near + far)
-    assert actual == pytest.approx(np.array([[2.25, 1.75, 2.5], [6.5, 6.0, 5.5]]), abs=1e-3)
+STAYS = (6.0, 6.0, 6.0)
 
 
-def test_sizes_are_those_of_the_synopsis_and_not_of_the_rows() -> None:
-    # Fifty people, where a hundred are released: half the way.
-    actual = moved([(3.0, 2.0, 2.0)] * 50)
-    assert actual == pytest.approx(np.array([[2.5, 2.0, 2.0], [6.0, 6.0, 6.0]]), abs=1e-3)
-
-
-def test_who_is_farther_than_the_radius_counts_as_far_as_it() -> None:
-    # A box's middle is 0 away and its rows a quarter of three sides of 4: a radius of 3 in L1.
-    actual = moved([(2.0, 2.0, 2.0)] * 99 + [(2.0, 2.0, 7.9)])
-    assert actual[0] == pytest.approx([2.0, 2.0, 2.0 + 3 / 100], abs=1e-3)
-    beyond = moved([(0.1, 4.9, 2.0)] * 100)
-    # 1.9 down and 2.9 up are 4.8 in L1, of which 3 count.
-    assert beyond[0] == pytest.approx([2 - 1.9 * 3 / 4.8, 2 + 2.9 * 3 / 4.8, 2.0], abs=1e-3)
+@pytest.mark.parametrize(
+    ("people", "beside", "expected"),
+    [
+        # The synopsis says a hundred people for each centre; that is how many there are.
+        (
+            [(2.5, 1.5, 2.25), (2.0, 2.0, 2.75)] * 50 + [(6.5, 6.0, 5.5)] * 100,
+            0,
+            [(2.25, 1.75, 2.5), (6.5, 6.0, 5.5)],
+        ),
+        # Fifty people, where a hundred are released: half the way.
+        ([(3.0, 2.0, 2.0)] * 50, 0, [(2.5, 2.0, 2.0), STAYS]),
+        # A box's middle is 0 away and its rows a quarter of three sides of 4: a radius of 3 in L1.
+        ([(2.0, 2.0, 2.0)] * 99 + [(2.0, 2.0, 7.9)], 0, [(2.0, 2.0, 2.03), STAYS]),
+        # 1.9 down and 2.9 up are 4.8 in L1, of which 3 count.
+        ([(0.1, 4.9, 2.0)] * 100, 0, [(2 - 1.9 * 3 / 4.8, 2 + 2.9 * 3 / 4.8, 2.0), STAYS]),
+        # Negative weights are no people.
+        ([(2.5, 2.0, 2.0)] * 100, -900, [(2.5, 2.0, 2.0), STAYS]),
+    ],
+)
+def test_without_noise_centres_go_to_clipped_means(people, beside, expected) -> None:
+    synopsis = cubes([100, beside, 0, 0, 0, 0, 0, 100])
+    assert moved(people, synopsis=synopsis) == pytest.approx(np.array(expected), abs=1e-3)
 
 
 def test_the_radius_holds_four_fifths_of_the_weight() -> None:
@@ -83,12 +87,6 @@ def test_the_radius_holds_four_fifths_of_the_weight() -> None:
         reached = min(5.9, radius)
         actual = moved(far, centres=one, synopsis=synopsis)
         assert actual[0] == pytest.approx([2.0, 2.0, 2.0 + reached], abs=1e-3)
-
-
-def test_negative_weights_are_no_people() -> None:
-    synopsis = cubes([100, -900, 0, 0, 0, 0, 0, 100])
-    actual = moved([(2.5, 2.0, 2.0)] * 100, synopsis=synopsis)
-    assert actual[0] == pytest.approx([2.5, 2.0, 2.0], abs=1e-3)
 
 
 def test_the_noise_is_one_radius_whatever_the_dimension() -> None:

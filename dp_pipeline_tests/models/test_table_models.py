@@ -157,7 +157,6 @@ def test_at_a_large_epsilon_as_many_rows_are_drawn_as_there_are(name, delta):
 
 
 def has_cap(name: str) -> bool:
-    """Whether the cells of a clique are bounded by a parameter."""
     return any(one.name == "clique_cells" for one in fields(MODELS[name]))
 
 
@@ -218,7 +217,6 @@ def test_only_the_named_attributes_are_released(name: str) -> None:
 
 
 def every_release() -> Iterator[str]:
-    """What each model asks and gives, in one line."""
     for name, delta in DEFAULTS:
         table = fitted(built(MODELS[name]), (3, 3, 2, 2, 4, 3), 500, epsilon="1", delta=delta)
         asked = [one.attributes for one in table.measured]

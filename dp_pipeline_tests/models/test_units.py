@@ -74,7 +74,6 @@ def keeping(rows: int) -> dict[str, np.ndarray]:
 
 
 def people(rows: int) -> MemoryCounter:
-    """The same people, for a curator to ask about."""
     return MemoryCounter(RULED, coordinates={}, codes=keeping(rows), rows=rows)
 
 

@@ -42,7 +42,6 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    """A ledger that protects nothing yet."""
     return Ledger(tmp_path / "ledger")
 
 

@@ -104,7 +104,6 @@ def small_study(kind: str, folder: Path, *systems: str, dataset: str = "", **cha
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a file that a study has written."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -117,11 +116,9 @@ def results(folder: Path) -> list[dict[str, str]]:
 
 
 def journal(folder: Path) -> Sequence[Mapping[str, Any]]:
-    """Return every line of the journal, the header first."""
     text = (folder / "results.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()]
 
 
 def cells_of(folder: Path) -> list[str]:
-    """Return the cells in the journal, in their order."""
     return [line["cell"] for line in journal(folder)[1:]]

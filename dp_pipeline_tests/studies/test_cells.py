@@ -43,6 +43,7 @@ pytestmark = pytest.mark.usefixtures("datasets")
 LOST = {"discernibility", "average_class_size", "non_uniform_entropy"}
 OF_RELEASES = {"kept", "classes", "smallest_class", "homogeneous", "largest_share", *LOST}
 OF_CLASSIFIERS = {"kept", "auc_class_rate"}
+HALF, UNTAUGHT = Fraction(1, 2), {"teaches_classifiers": False}
 
 
 def refuse(*_: object, **__: object) -> None:
@@ -50,7 +51,6 @@ def refuse(*_: object, **__: object) -> None:
 
 
 def run_text(kind: str, folder: Path, ledger: Ledger, *systems: str, **fields: object) -> str:
-    """Run a small study once; return its report."""
     study = small_study(kind, folder, *systems, **{"repeats": 1, **fields})
     return run_study(study, ledger).read_text(encoding="utf-8")
 
@@ -100,17 +100,16 @@ def test_every_k_is_a_row_with_the_numbers_of_its_use(finished_of: FolderOf) -> 
         (
             "release",
             ("privbayes", "check"),
-            {"teaches_classifiers": False},
+            UNTAUGHT,
             "answers privbayes",
             ("independent", "PrivBayes"),
         ),
     ],
 )
-def test_a_system_that_refuses_leaves_the_others_their_cells(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, broken, fields, refusal, titles
-) -> None:
-    model, method = broken
-    monkeypatch.setattr(MODELS[model], method, refuse)
+def test_a_refusal_leaves_other_systems_their_cells(
+    prepared_of, ledger, monkeypatch, kind, broken, fields, refusal, titles
+):
+    monkeypatch.setattr(MODELS[broken[0]], broken[1], refuse)
     text = run_text(kind, prepared_of(kind), ledger, **fields)
     assert f"* {refusal} 2: expected" in text
     assert [f"\n| {title} | " in text for title in titles] == [True, False]
@@ -124,19 +123,19 @@ def test_study_reports_why_systems_refuse(prepared_of: FolderOf, ledger, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("kind", "dataset", "systems", "title", "charged"),
+    ("kind", "dataset", "systems", "title"),
     [
-        ("clustering", "points", ("dpqt_kmeans", "dpqt_kmeans_published"), "DPQTk-means", None),
-        ("release", "replaced", ("privhd", "privhd_published"), "PrivHD", 2),
+        ("clustering", "points", ("dpqt_kmeans", "dpqt_kmeans_published"), "DPQTk-means"),
+        ("release", "replaced", ("privhd", "privhd_published"), "PrivHD"),
     ],
 )
-def test_a_variant_as_published_is_compared_with_nothing(
-    tmp_path, ledger, kind, dataset, systems, title, charged
-) -> None:
+def test_a_published_variant_is_compared_with_nothing(
+    tmp_path, ledger, kind, dataset, systems, title
+):
     text = run_text(kind, tmp_path, ledger, *systems, dataset=dataset)
     flagged = [row for row in results(tmp_path) if row["system"] == systems[1]]
     for row in flagged:
-        if charged is None:
+        if kind == "clustering":
             assert (row["claim"], row["epsilon_charged"]) == ("not-dp", "none")
             assert "box" in row["reason"]
         else:
@@ -146,7 +145,6 @@ def test_a_variant_as_published_is_compared_with_nothing(
     assert f"{title} as published" not in before.split("## Run time")[0]
 
 
-HALF = Fraction(1, 2)
 CLAIM = "must be {} as its model claims, but it is {}"
 
 
@@ -158,9 +156,9 @@ CLAIM = "must be {} as its model claims, but it is {}"
         ("release", "independent", ("not-dp", HALF, "it looks"), CLAIM.format("not-dp", "dp")),
     ],
 )
-def test_a_system_that_breaks_its_claim_ends_the_study(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, kind, system, guarantee, words
-) -> None:
+def test_a_broken_claim_ends_a_study(
+    prepared_of, ledger, monkeypatch, kind, system, guarantee, words
+):
     model = MODELS[system.removesuffix("_published")]
     monkeypatch.setattr(model, "guarantee", lambda *_: PrivacyGuarantee(*guarantee))
     with pytest.raises(PipelineError, match=words):
@@ -179,9 +177,7 @@ def recode_for_k_alone(_, rows, promise, *, seed):
 @pytest.mark.parametrize(
     ("system", "recode"), [("kjig", recode_nothing), ("kjig_2diverse", recode_for_k_alone)]
 )
-def test_a_method_that_breaks_its_promise_ends_the_study(
-    prepared_of: FolderOf, ledger: Ledger, monkeypatch, system: str, recode
-) -> None:
+def test_a_broken_promise_ends_a_study(prepared_of, ledger, monkeypatch, system, recode):
     monkeypatch.setattr(METHODS["kjig"], "recode", recode)
     with pytest.raises(BoundaryViolation, match=r"kjig.*/release/.*: expected classes of 2 rows"):
         run_text("anonymity", prepared_of("anonymity"), ledger, system, partitions=(2,))
@@ -224,7 +220,7 @@ def test_systems_that_need_public_rows_run_where_one_is_replaced(tmp_path: Path,
 
 def test_a_study_of_another_delta_is_another_study(prepared_of: FolderOf, ledger: Ledger) -> None:
     folder = prepared_of("release")
-    fields = {"teaches_classifiers": False, "epsilons": (Fraction(1, 2),)}
+    fields = {**UNTAUGHT, "epsilons": (HALF,)}
     run_text("release", folder, ledger, "one_shot_delta", **fields)
     rows = results(folder)
     assert {row["use"] for row in rows} == {"table", "memory"}

@@ -140,9 +140,7 @@ def test_a_finished_study_measures_nothing_again(finished_of, copied_of, ledger,
 
 
 @every_study
-def test_more_repetitions_measure_the_new_cells_only(
-    finished_of: FolderOf, copied_of: FolderOf, ledger: Ledger, monkeypatch, kind: str
-) -> None:
+def test_only_new_repetitions_are_measured(finished_of, copied_of, ledger, monkeypatch, kind):
     copied_study, measured = small_study(kind, copied_of(kind)), []
     path, cells = copied_study.folder / "results.jsonl", cells_of(finished_of(kind))
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -192,9 +190,7 @@ class Killed(BaseException):
     """What ends a process before it could do anything."""
 
 
-def test_a_study_that_was_killed_goes_on_to_the_same_results(
-    finished_of: FolderOf, prepared_of: FolderOf, ledger: Ledger, monkeypatch
-) -> None:
+def test_a_killed_study_goes_on_to_the_same_results(finished_of, prepared_of, ledger, monkeypatch):
     finished, folder, append = finished_of("clustering"), prepared_of("clustering"), study._append
 
     def tear(file, line):
