@@ -311,14 +311,6 @@ def test_the_trees_first_cut_is_the_purest_or_most_even(rows, guarantee):
         assert chosen == min(i for i in cuts if even[i] == max(even.values()))
 
 
-def test_a_box_that_no_cut_makes_purer_is_cut_in_halves():
-    # One flag against the other: each alone says nothing, both together everything.
-    contrary = rows_of(*[(a, b, a ^ b) for a in (0, 1) for b in (0, 1)] * 3, columns=flags(2))
-    assert len(boxed(contrary, 3, method=Tree(least=1)).boxes) == 4
-    one_label = rows_of(*[(int(i > 5), i % 2, 0) for i in range(8)], columns=flags(2))
-    assert boxed(one_label, 2, method=Tree(least=1)).finder.nodes[0].column == 1
-
-
 @pytest.mark.parametrize(("k", "least", "size"), [(2, 8, 8), (8, 2, 8), (2, 16, 16), (2, 4, 4)])
 def test_leaves_have_the_least_rows_or_k(k, least, size):
     records = [(i // 16, i // 8 % 2, i // 4 % 2, i % 2) for i in range(32)]

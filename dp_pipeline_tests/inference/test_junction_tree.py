@@ -155,18 +155,6 @@ def test_the_check_agrees_with_the_definition(case: Case):
         JunctionTree.of(square, dict.fromkeys("abcd", 2))
 
 
-def test_the_figure_has_its_tree():
-    tree = JunctionTree.of(FIGURE_CLIQUES, FIGURE_SIZES)
-    linked = {frozenset(tree.cliques[at] for at in link) for link in tree.links}
-    c1, c2, c3, c4 = FIGURE_CLIQUES
-    assert tree.cliques[0] == c3
-    assert {frozenset((c1, c3)), frozenset((c3, c4))} < linked
-    assert c2 in {clique for link in linked for clique in link}
-    separators = sorted(tree.separator(link) for link in tree.links)
-    assert separators == [("a3", "a5"), ("a4", "a5"), ("a5",)]
-    assert sorted(tree.cells(FIGURE_SIZES)) == [4, 12, 12, 18]
-
-
 def test_the_root_is_the_clique_with_the_most_cells():
     cliques = (("a", "b"), ("b", "c"), ("c", "d"))
     assert JunctionTree.of(cliques, dict.fromkeys("abcd", 2)).cliques == cliques

@@ -148,12 +148,6 @@ def test_every_axis_is_packed_in_its_own_half_widths():
     assert (square != packed(20, seed=2)).any()
 
 
-def test_packed_places_are_further_apart_than_random_ones():
-    for seed in range(5):
-        random = uniform_places(50, SQUARE, np.random.default_rng(seed))
-        assert least_distance(packed(50, seed=seed)) > 2 * least_distance(random)
-
-
 places = arrays(np.float64, (12, 2), elements=st.integers(-9, 9).map(float))
 weights_of_all = arrays(np.float64, 12, elements=st.sampled_from([0.0, 0.5, 1.0, 100.0]))
 

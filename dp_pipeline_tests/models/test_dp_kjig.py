@@ -15,11 +15,11 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.results.accountant import LAPLACE, NOISY_MAX, Accountant
-from dp_pipeline.results.bit_classes import CLASS, DeclaredBit
+from dp_pipeline.results.bit_classes import CLASS
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
-from dp_pipeline_tests.models.contract import check_budget, check_loss, run
-from dp_pipeline_tests.models.mutants import broken, unpaid
+from dp_pipeline_tests.models.contract import check_loss, run
+from dp_pipeline_tests.models.mutants import broken
 from dp_pipeline_tests.models.tables import counter_of, domain_of
 from dp_pipeline_tests.populations import AWKWARD, NOBODY, TEN_PEOPLE, TOWN
 
@@ -112,23 +112,6 @@ def test_each_bit_costs_the_same_and_the_counts_have_the_rest() -> None:
     assert sensitivities == [2**15, 2**17 + 1]
 
 
-class UnpaidBits(DpKjig):
-    """Chooses past the accountant, and counts with all of ε."""
-
-    def _choose_bits(self, curator, epsilon) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        bits, _ = super()._choose_bits(unpaid(curator), epsilon)
-        return bits, epsilon
-
-
-class BitsOfExactScores(DpKjig):
-    """The best bit as the rows have it."""
-
-    def _choose_bits(self, curator, epsilon) -> tuple[tuple[DeclaredBit, ...], Fraction]:
-        (exact,) = curator._executor.counter.count([("smokes", "colour")])
-        best = int(np.argmax(exact.open_at_the_gate()[1]))
-        return (DeclaredBit(f"colour={best}", "colour", (best,)),), epsilon
-
-
 def count_occupied_classes(
     curator: Curator, epsilon: Fraction, sound: Callable[..., ClassTable]
 ) -> ClassTable:
@@ -138,16 +121,6 @@ def count_occupied_classes(
     table = sound(curator, epsilon)
     keep = np.isin(table.published, occupied)
     return replace(table, published=table.published[keep], counts=table.counts[keep])
-
-
-@pytest.mark.parametrize("kind", [UnpaidBits, BitsOfExactScores])
-def test_bits_that_are_not_paid_for_are_caught(kind: type[DpKjig]) -> None:
-    model = kind(label=("smokes",), bits=3)
-    with pytest.raises(AssertionError):
-        check_budget(model, epsilon=Fraction(1), distance=1)
-        for rows in (NOBODY, TEN_PEOPLE):
-            for person in TEN_PEOPLE:
-                check_loss(model, rows, (person,), epsilon=Fraction(1), distance=1)
 
 
 def test_classes_that_only_the_rows_know_of_are_caught() -> None:

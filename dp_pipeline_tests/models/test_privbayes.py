@@ -1,6 +1,5 @@
 """PrivBayes and PrivHD: which tables they measure, what they cost, and who could tell."""
 
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain, combinations, islice, product
 from math import comb, prod
@@ -22,7 +21,6 @@ from dp_pipeline.inference.clique_join import overlap_links
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import PrivacyGuarantee, declared_guarantee, guarantee_of
 from dp_pipeline.models.tables import privbayes
-from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.privbayes import (
     Family,
     PrivBayes,
@@ -412,34 +410,3 @@ def test_more_edges_are_drawn_the_more_there_is_to_see() -> None:
     assert draws("0.1") == 0
     assert 0 < draws("5") <= draws("50")
     assert draws("50", kappa=Fraction(1)) == 5
-
-
-def chained(rows: int, attributes: int) -> tuple[MemoryCounter, Domain]:
-    """Bits of which each is the one before, but for every tenth."""
-    rng = np.random.default_rng(4)
-    domain = bits(attributes)
-    flips = rng.random((rows, attributes)) < [0.5] + [0.1] * (attributes - 1)
-    codes = (np.cumsum(flips, axis=1) % 2).astype(np.uint8)
-    columns = dict(zip(domain.names, codes.T, strict=True))
-    return MemoryCounter(domain, coordinates={}, codes=columns, rows=rows), domain
-
-
-def error(counter: MemoryCounter, table: SyntheticTable, domain: Domain) -> float:
-    """Mean total variation distance over all pairs of neighbours in the chain."""
-    names: Sequence[tuple[str, str]] = list(zip(domain.names, domain.names[1:], strict=False))
-    distances = []
-    for pair, sealed in zip(names, counter.count(names), strict=True):
-        exact = sealed.open_at_the_gate()
-        distances.append(np.abs(exact / exact.sum() - table.probabilities(pair)).sum() / 2)
-    return float(np.mean(distances))
-
-
-@every_variant
-def test_a_chain_is_kept_better_than_by_independence(variant: str) -> None:
-    # In 60 runs each errors were 0.005 to 0.011 with a deviation of at most 0.015, largest
-    # 0.08, where one edge was missed: the bound takes three missed edges of seven.
-    counter, domain = chained(5000, 8)
-    alone = run(Independent(), counter, domain=domain, epsilon=ONE)
-    joint = run(PrivHd(variant=variant), counter, domain=domain, epsilon=ONE)
-    assert error(counter, table_of(joint), domain) < 0.2
-    assert error(counter, alone.released, domain) > 0.35  # type: ignore[arg-type]
