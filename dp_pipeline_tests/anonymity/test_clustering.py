@@ -10,7 +10,6 @@ from dp_pipeline.anonymity.boxes import BoxRule, BoxTree, Fork, text_of
 from dp_pipeline.anonymity.clustering import CentreRule, ClusterKAnonymity, Gower, _Clustering
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee
 from dp_pipeline.anonymity.groups import Groups
-from dp_pipeline.anonymity.method import Recoding
 from dp_pipeline_tests.anonymity.populations import (
     PATIENTS,
     SEX_AND_AGE,
@@ -70,13 +69,6 @@ def test_a_box_that_does_not_hold_its_rows_is_caught():
     # The cut sends a missing age to the lower side, and the boxes say otherwise.
     assert [tuple(codes) for codes, box in boxes if not is_in(tuple(codes), box)] == [(1, 3)]
     assert THREE_BOXES.finder.boxes(SEX_AND_AGE)[1:] == (((1,), (0, 1, 3)), ((1,), (2,)))
-
-
-def test_a_box_of_too_few_rows_or_labels_is_caught():
-    recoding = Recoding(THREE_BOXES, np.zeros(10, dtype=np.bool_))
-    assert is_anonymous(recoding.release(PATIENTS), KAnonymityGuarantee(2))
-    assert not is_anonymous(recoding.release(PATIENTS), KAnonymityGuarantee(3))
-    assert not is_anonymous(recoding.release(PATIENTS), KAnonymityGuarantee(2, diversity=2))
 
 
 NUMBER = Column("number", tuple(str(level) for level in range(9)), ordered=True)

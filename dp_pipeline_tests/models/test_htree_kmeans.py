@@ -11,7 +11,6 @@ from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.inference.noisy_tree import Sparsity
 from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.models.clustering.htree_kmeans import (
     GrownTree,
@@ -23,7 +22,7 @@ from dp_pipeline.models.clustering.htree_kmeans import (
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, Prefixes
-from dp_pipeline_tests.instruments import Draw, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.instruments import Draw, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, Run, check_valid, run
 from dp_pipeline_tests.models.tables import in_memory, space, two_groups
 
@@ -249,10 +248,6 @@ def test_a_plan_is_of_rows_times_epsilon_by_clusters() -> None:
     assert replace(weak, rate=1.0) == GrowthPlan.of(60, clusters=3, rate=1.0)
 
 
-def test_sparsity_is_one_deviation_less_for_the_rest() -> None:
-    assert GrowthPlan.of(10**6, clusters=1, rate=1.0).below == Sparsity(certain=3.0, siblings=2.0)
-
-
 @pytest.mark.parametrize(("d", "boxes"), [(1, 16), (2, 16), (3, 8), (4, 16), (5, 16), (8, 16)])
 def test_coarse_first_boxes_halve_up_to_four_columns_alike(d: int, boxes: int) -> None:
     _, draws = grown(Constant(6), d=d)
@@ -263,11 +258,6 @@ def test_coarse_first_boxes_halve_up_to_four_columns_alike(d: int, boxes: int) -
     values, variances = result.noisy.estimates(1 + np.arange(boxes))
     assert (values <= 6 * 16 / boxes).all()
     assert (variances < 50.5 * 16 / boxes).all()
-
-
-def test_people_with_more_rows_get_more_noise() -> None:
-    _, draws = grown(SeededNoise(1), epsilon=Fraction(1, 2), distance=3)
-    assert draws[0].scale == 30
 
 
 def test_boxes_of_a_few_rows_are_counted_again() -> None:
@@ -335,22 +325,6 @@ def test_while_few_nodes_go_on_a_cheap_look_is_taken() -> None:
     spent = (341, left // 5, left - left // 5, 341)
     assert shapes(draws)[:4] == [(16,), (15, 1), (1, 16), (15, 1)]
     assert shares(draws)[:6] == [FIRST, REST, *(Fraction(4 * part, 5) for part in spent)]
-
-
-@pytest.mark.parametrize("d", [1, 2, 3, 8, 16])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), ONE, Fraction(1000)], ids=str)
-def test_every_leaf_has_spent_all_and_the_leaves_tile_the_box(d, epsilon, monkeypatch):
-    # The session would not have closed otherwise. Forced answers would grow to the cap.
-    monkeypatch.setattr(htree_kmeans, "MOST_NODES", 5000)
-    for noise in (SeededNoise(1), ForcedNoise(2)):
-        result, _ = grown(noise, d=d, epsilon=epsilon)
-        (_, nodes), counts = result.noisy.leaves, counts_of(result, d=d)
-        assert nodes.are_disjoint()
-        assert (0.5**nodes.depths).sum() == 1
-        assert len(counts) == len(nodes)
-        assert np.isfinite(counts).all()
-        assert (counts >= 0).all()
-        assert counts.sum() >= 1
 
 
 def test_a_tree_that_keeps_a_share_does_not_close(monkeypatch: pytest.MonkeyPatch) -> None:

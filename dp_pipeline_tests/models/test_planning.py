@@ -133,15 +133,6 @@ def test_a_tree_has_ln_n_over_d_levels(rows: int, dimensions: int, height: int) 
     assert tree_height(rows, dimensions) == height
 
 
-# Roots that are whole numbers, so that it does not matter which way others are rounded.
-@pytest.mark.parametrize(
-    ("rows", "epsilon", "dimensions", "cells"),
-    [(100_000, 1.0, 2, 100), (40, 2.0, 1, 4), (160, 1.0, 2, 4), (1, 0.1, 2, 1)],
-)
-def test_a_grid_has_the_cells_of_the_published_formula(rows, epsilon, dimensions, cells):
-    assert cells_per_axis(rows, epsilon, dimensions) == cells
-
-
 @settings(max_examples=50)
 @given(units=st.floats(1, 1e6), epsilon=st.floats(0.01, 10), dimensions=st.integers(1, 3))
 def test_a_grid_is_the_published_one_up_to_rounding(units, epsilon, dimensions):

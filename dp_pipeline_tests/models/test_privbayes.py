@@ -3,7 +3,6 @@
 from fractions import Fraction
 from itertools import chain, combinations, islice, product
 from math import comb, prod
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +24,6 @@ from dp_pipeline.models.tables.privbayes import (
     Family,
     PrivBayes,
     candidate_families,
-    covering_sets,
     maximal_sets,
     random_maximal_set,
 )
@@ -259,18 +257,6 @@ def test_without_room_for_a_parent_there_is_no_candidate() -> None:
     assert not any(families_of({"a": 4, "b": 4}, ["a"], cells, 9) for cells in (15, 0))
 
 
-def test_a_network_of_degree_k_is_measured_by_d_less_k_tables() -> None:
-    for degree in range(8):
-        names = list(EIGHT)
-        network = [
-            Family(name, tuple(names[max(0, index - degree) : index]))
-            for index, name in enumerate(names)
-        ]
-        sets = covering_sets(network)
-        assert len(sets) == 8 - degree
-        assert {len(one) for one in sets} == {degree + 1}
-
-
 def test_sets_are_linked_to_the_one_they_share_most_with() -> None:
     sets = (("a",), ("b", "c"), ("d", "c", "b"), ("e", "d"), ("f",))
     assert overlap_links(sets) == ((0, 1), (1, 2), (2, 3), (0, 4))
@@ -344,13 +330,6 @@ def test_public_rows_are_refused_but_on_benchmarks(name, parameter, model, why, 
     changes |= {"purpose": "purpose: benchmark", "ceiling": None, "relation": relation}
     changes["protection"] = "protection:\n  unit: one_row"
     assert build_model(loaded(tmp_path, **changes), name) == model
-
-
-def test_what_reads_no_public_rows_is_built_on_any_data(tmp_path: Path) -> None:
-    models = "models:\n  privhd: {variant: tuned}\n  privbayes: {score: R}"
-    spec = loaded(tmp_path, attributes=BINARY, models=models)
-    assert build_model(spec, "privhd") == PrivHd()
-    assert build_model(spec, "privbayes") == PrivBayes()
 
 
 @pytest.mark.parametrize("variant", PUBLIC_ROW_SCORES)

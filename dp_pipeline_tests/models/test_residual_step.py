@@ -16,7 +16,7 @@ from dp_pipeline.models.clustering.moved_centres import (
     move_by_residuals,
 )
 from dp_pipeline.results.clusters import Synopsis
-from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.instruments import SILENT, RecordingNoise, curator_over
 from dp_pipeline_tests.models.tables import SIDES, in_memory, place_in, space
 
 ONE = Fraction(1)
@@ -173,14 +173,6 @@ def test_in_any_box_a_centre_goes_to_the_mean_in_data_units(sides: str) -> None:
     # Rounding towards zero takes up to 1/128 of a side that is far shorter than another.
     shares = [(place - start) / (high - low) for place in (actual[0], goal)]
     assert shares[0] == pytest.approx(shares[1], abs=1 / 128)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_with_the_same_answer_nobody_behind_it_changes_a_centre(seed: int) -> None:
-    crowds = ((), [(2.0, 2.0, 2.0)], [(7.9, 0.1, 4.0)] * 50)
-    forced = (ForcedNoise(seed, most=10**6) for _ in crowds)
-    runs = zip(crowds, forced, strict=True)
-    assert len({moved(rows, epsilon=ONE, noise=noise).tobytes() for rows, noise in runs}) == 1
 
 
 def corners(*weights: float) -> Synopsis:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.scores import UNIT, Independence
+from dp_pipeline.gate.scores import UNIT
 from dp_pipeline.gate.sparse_sampler import expected_above_threshold
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.models.base import guarantee_of
@@ -187,18 +187,6 @@ def test_a_threshold_is_that_of_the_paper_in_rows() -> None:
         theta = 0.2**2 * (smaller - 1) / 2
         limit = JTree()._threshold(pair, growth, 1000) / UNIT
         assert limit == pytest.approx(1000 * (theta / 2) ** 0.5, rel=1e-3)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.integers(0, 30), min_size=6, max_size=6).filter(any))
-def test_what_passes_has_the_information_of_the_paper(cells: list[int]) -> None:
-    # Pinsker: with θ as a mutual information in nats, U/n ≥ √(θ/2) needs I ≥ θ.
-    table = np.array(cells).reshape(2, 3)
-    n, shares = table.sum(), table / table.sum()
-    product_of = np.outer(shares.sum(axis=1), shares.sum(axis=0))
-    inside = shares > 0
-    information = (shares[inside] * np.log(shares[inside] / product_of[inside])).sum()
-    assert information >= 2 * (Independence().score(table) / UNIT / n) ** 2 - 1e-9
 
 
 def test_a_higher_threshold_draws_fewer_edges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,6 @@ from dp_pipeline_tests.models.mutants import (
     broken,
     half_the_noise,
     own_reach,
-    plans_by_rows,
     question_too_many,
     smaller_budget,
     unpaid,
@@ -394,20 +393,6 @@ def test_what_is_not_paid_for_exceeds_the_budget(model, place, wrong, monkeypatc
     monkeypatch.setattr(*place, wrong)
     with pytest.raises(BudgetExceeded):
         run(model, TWINS, domain=BITS)
-
-
-@pytest.mark.parametrize(
-    ("base", "parameter", "value"),
-    [
-        (AimLike, "rounds", lambda rows: min(16, rows + 1)),
-        (Mst, "synthetic_rows", int),
-        (PrivBayes, "nominal_rows", lambda rows: 10 * rows + 1),
-    ],
-)
-def test_a_parameter_of_the_true_number_of_rows_is_caught(base, parameter, value):
-    mutant = broken(base, plans_by_rows(parameter, value))()
-    with pytest.raises((AssertionError, Damaged, OtherQuestion)):
-        check_replay(mutant, TWINS, domain=BITS, elsewhere=[()])
 
 
 WIDE: dict[str, TableModel] = {
