@@ -142,15 +142,6 @@ def in_order(rows: CodedRows, bits, order, k: int):
     return partition.result(accept_in_order(partition, order))
 
 
-def test_a_larger_k_may_keep_another_bit():
-    # K = 2 takes the first bit (2 of 8 rows), beside which the second would leave single rows.
-    # K = 3 refuses the first, and so has room for the second.
-    pairs = [(1, 1), (1, 0), (0, 1), (0, 1), (0, 0), (0, 0), (0, 0), (0, 0)]
-    rows = rows_of(*((*pair, 0) for pair in pairs), columns=flags(2))
-    for k, bit in ((2, 0), (3, 1)):
-        assert in_order(rows, yes_bits(2), (0, 1), k).rule.bits == (yes_bits(2)[bit],)
-
-
 @settings(max_examples=20)
 @given(rows=coded_rows())
 def test_hamdist_is_the_sum_over_all_pairs(rows):

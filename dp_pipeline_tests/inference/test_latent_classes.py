@@ -145,12 +145,6 @@ def test_thousands_of_levels_take_no_matrix_of_their_pairs(monkeypatch: pytest.M
         assert sorted(classes.weights) == pytest.approx([0.3, 0.7], abs=0.03)
 
 
-def test_one_class_is_attributes_that_are_independent():
-    classes = LatentClasses.of(CODES, SIZES, classes=1)
-    product = np.outer(counted(("a",)), counted(("b",))) / ROWS**2
-    assert np.allclose(classes.table(("a", "b")), product, atol=1e-6)
-
-
 def test_tables_of_classes_are_probabilities_that_agree():
     sizes, codes = (
         {"x": 3, "y": 2, "z": 5},

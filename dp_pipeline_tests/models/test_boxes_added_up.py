@@ -108,9 +108,13 @@ def test_boxes_that_overlap_are_not_added_up() -> None:
     assert summed_boxes([counted(grid) for grid in grids]) is None
 
 
-def test_a_tree_grown_from_its_counts_has_no_count_of_boxes() -> None:
+def test_trees_that_counts_or_rows_decide_have_no_count_of_boxes() -> None:
     ran = run(HTreeKMeans(k=2, columns=PLACES, plan_from="previous"), PEOPLE, epsilon=EPSILON)
     assert ran.released.synopsis.counted is None
+    model = DpqtKMeans(**STARTS, nominal_rows=120, variant="published")
+    curator = curator_over(LoopCounter(PEOPLE), epsilon=EPSILON, benchmark=True)
+    released = model.fit(curator, epsilon=EPSILON, rng=np.random.default_rng(1))
+    assert released.synopsis.counted is None
 
 
 def test_boxes_of_a_quadtree_are_those_of_a_halving_tree() -> None:
@@ -123,10 +127,3 @@ def test_boxes_of_a_quadtree_are_those_of_a_halving_tree() -> None:
     for window in counts:
         inside = (window.lower[:, None] >= total.lower) & (window.upper[:, None] <= total.upper)
         assert (inside.all(axis=2).sum(axis=1) == 1).all()
-
-
-def test_a_quadtree_around_the_rows_has_no_count_of_boxes() -> None:
-    model = DpqtKMeans(**STARTS, nominal_rows=120, variant="published")
-    curator = curator_over(LoopCounter(PEOPLE), epsilon=EPSILON, benchmark=True)
-    released = model.fit(curator, epsilon=EPSILON, rng=np.random.default_rng(1))
-    assert released.synopsis.counted is None

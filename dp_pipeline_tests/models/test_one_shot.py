@@ -334,17 +334,6 @@ def test_one_fit_is_pure_where_that_has_less_noise(sizes, delta, is_pure):
         assert guarantee_at(model, epsilon, delta, domain=domain) == concentrated
 
 
-@pytest.mark.parametrize("sizes", [(2, 5, 4, 4, 4), BITS, ADULT])
-def test_for_the_same_rho_pure_epsilon_has_more_noise(sizes: Sizes) -> None:
-    named = {f"c{at}": size for at, size in enumerate(sizes)}
-    rho = Currency(MILLIONTH).amount_of(Fraction(1, 5))
-    pure, concentrated = (
-        Planning(named, 1.0, amount, NoiseRate(is_gaussian, 1), 1 << 16).noise_of_two_plans
-        for amount, is_gaussian in ((Fraction((2 * rho) ** 0.5), False), (rho, True))
-    )
-    assert all(noise > 1.25 * other for noise, other in zip(pure, concentrated, strict=True))
-
-
 SIXES = (6,) * 10
 
 

@@ -222,7 +222,7 @@ def fit(rows, declared, epsilon, noise=None) -> SyntheticTable:
 
 def pair_shares(table: SyntheticTable, name: str) -> IntArray:
     """Share of pairs of parts of one unit with equal codes, by unit of two parts."""
-    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    codes = codes_of(table)
     of_two = codes[name][codes[SIZE] == 1].reshape(-1, 2)
     return np.asarray((of_two[:, 0] == of_two[:, 1]).mean())
 
@@ -231,7 +231,7 @@ def test_pairs_of_parts_of_one_unit_are_those_of_the_rows() -> None:
     table = fit(couples(3000), domain(), Fraction(4))
     assert pair_shares(table, "age") > 0.85
     assert pair_shares(table, "sex") < 0.15
-    sizes = dict(zip(table.attributes, table.codes.T, strict=True))[SIZE] + 1
+    sizes = codes_of(table)[SIZE] + 1
     assert abs(len(first_parts(sizes)) - 6000) < 100
 
 
@@ -253,7 +253,7 @@ def test_at_most_one_part_of_a_unit_has_certain_levels() -> None:
     rows = couples(900) + two_of_them
     units = [fit(rows, domain_, Fraction(1)).tables()["units"] for domain_ in (declared, plain)]
     table = fit(rows, declared, Fraction(1))
-    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    codes = codes_of(table)
     sizes = codes[SIZE] + 1
     owners = np.repeat(np.arange(len(units[0][SIZE])), sizes[first_parts(sizes)])
     assert np.bincount(owners[codes["sex"] == 0]).max() == 1
@@ -264,7 +264,7 @@ def test_at_most_one_part_of_a_unit_has_certain_levels() -> None:
 def test_units_without_parts_stay_so() -> None:
     empty = [(10**6 + unit, 1, 3, 2) for unit in range(3000)]
     table = fit([*couples(3000), *empty], domain(key="home"), Fraction(4))
-    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    codes = codes_of(table)
     tables = table.tables()
     sizes = np.bincount(tables["units"][SIZE], minlength=3)[:3]
     assert np.abs(sizes - 3000).max() < 150
@@ -278,7 +278,7 @@ def test_units_without_parts_stay_so() -> None:
 def test_few_units_give_a_table_that_keeps_constraints(rows: list[Row]) -> None:
     never = Constraint("no child alone", (SIZE, "age"), (((0,), (0,)),), is_only=False)
     table = fit(rows, domain(never), Fraction(1, 2))
-    codes = dict(zip(table.attributes, table.codes.T, strict=True))
+    codes = codes_of(table)
     assert not ((codes[SIZE] == 0) & (codes["age"] == 0)).any()
 
 
