@@ -305,12 +305,12 @@ def test_a_total_of_nothing_or_less_leaves_nothing():
     assert project_to_simplex(table, float(table.sum())).argmax() == rippled.argmax()
 
 
-FOUR = {"a": 2, "b": 3, "c": 2, "d": 2}
+FOUR_SIZES = {"a": 2, "b": 3, "c": 2, "d": 2}
 TABLES = (("a", "b", "c"), ("b", "d"), ("a", "c", "d"))
 
 
 def cells_by_noise(measured: list[NoisyMarginal]) -> dict[tuple[str, ...], np.ndarray]:
-    return dict(AgreedTables.of(measured, FOUR).cells)
+    return dict(AgreedTables.of(measured, FOUR_SIZES).cells)
 
 
 each_way = pytest.mark.parametrize("agree", [cells_by_noise, view_tables, clique_counts])
@@ -321,9 +321,9 @@ def noisy_tables_about(
 ) -> list[NoisyMarginal]:
     """Tables of one population with cells about ``mean``, and noise of this deviation."""
     rng = np.random.default_rng(seed)
-    whole, measured = rng.normal(mean, spread, tuple(FOUR.values())), []
+    whole, measured = rng.normal(mean, spread, tuple(FOUR_SIZES.values())), []
     for names in TABLES:
-        table = marginal_of(np.rint(whole), tuple(FOUR), names)
+        table = marginal_of(np.rint(whole), tuple(FOUR_SIZES), names)
         drawn = np.rint(table + rng.normal(0, noise, table.shape)).astype(np.int64)
         measured.append(NoisyMarginal(names, drawn, max(Fraction(1, 1000), Fraction(noise))))
     return measured
@@ -334,11 +334,13 @@ def test_exact_tables_stay_as_they_are(agree):
     measured = noisy_tables_about(250, 50, 1)
     tables = agree(measured)
     assert tuple(tables) == TABLES
-    assert all(np.allclose(tables[one.attributes], one.table, atol=0.01) for one in measured)
-    both = AgreedTables.of(measured, FOUR)
+    assert all(
+        np.allclose(tables[marginal.attributes], marginal.table, atol=0.01) for marginal in measured
+    )
+    both = AgreedTables.of(measured, FOUR_SIZES)
     assert both.rows == pytest.approx(measured[0].table.sum())
-    for pair in combinations(FOUR, 2):
-        exact = next(one for one in measured if {*pair} <= {*one.attributes})
+    for pair in combinations(FOUR_SIZES, 2):
+        exact = next(marginal for marginal in measured if {*pair} <= {*marginal.attributes})
         expected = marginal_of(exact.table, exact.attributes, pair)
         assert np.allclose(both.pair(*pair)[0], expected, atol=0.01)
         assert np.allclose(both.one_way(pair[0]), expected.sum(axis=1), atol=0.01)
@@ -394,11 +396,11 @@ def test_the_number_of_rows_is_a_table_too():
     assert list(tables.cells) == [("a", "b")]
     assert tables.rows == pytest.approx(1000, abs=0.1)
     without_rows = [TableEstimate(("a", "b"), np.full((2, 3), -50.0), 1.0)]
-    assert np.allclose(AgreedTables.of(without_rows, FOUR).cells["a", "b"], 1 / 6)
+    assert np.allclose(AgreedTables.of(without_rows, FOUR_SIZES).cells["a", "b"], 1 / 6)
 
 
 def test_a_noisy_table_counts_for_little_beside_a_better_one():
     good = TableEstimate(("a", "b"), np.array([[60.0, 0.0, 40.0], [30.0, 30.0, 40.0]]), 1.0)
     bad = TableEstimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
-    tables = AgreedTables.of([good, bad], FOUR)
+    tables = AgreedTables.of([good, bad], FOUR_SIZES)
     assert np.allclose(tables.one_way("a"), [100, 100], atol=1)

@@ -249,7 +249,7 @@ def error(tables: Tables, problem: dict) -> float:
     """A number that rises with the noise of all one-way marginals, for the same amount."""
     sizes = problem["sizes"]
     noise = [
-        sum(sqrt(prod(sizes[name] for name in table) * sizes[one]) for one in table)
+        sum(sqrt(prod(sizes[name] for name in table) * sizes[attribute]) for attribute in table)
         for table in tables
     ]
     return sum(map(problem["rate"].relative_share, noise))
@@ -343,7 +343,9 @@ def test_the_noise_of_one_way_marginals_is_taken_out(noise):
     rng, noise = np.random.default_rng(9), noise(29.0)
     scores = rng.exponential(100.0, 20_000)
     noisy = np.hypot(scores, 300.0) + drawn(noise, rng, len(scores))
-    expected, with_it = (scores_of(noisy, noise, one).expected(MEANS)[0][0] for one in (300.0, 0.0))
+    expected, with_it = (
+        scores_of(noisy, noise, floor).expected(MEANS)[0][0] for floor in (300.0, 0.0)
+    )
     assert expected.mean() == pytest.approx(100.0, rel=0.25)
     assert np.square(expected - scores).mean() < np.square(with_it - scores).mean() / 4
 

@@ -324,7 +324,7 @@ def test_noise_alone_is_rarely_missing_values(cells: int):
     silent = [with_missing(name, -999) for name in sizes if name != "a"]
     noise = np.random.default_rng(1).laplace(0, float(SCALE), (4_000, cells, 3))
     tables = [NoisyMarginal(("b", "a"), np.rint(table).astype(int), SCALE) for table in noise]
-    alarms = np.mean(["a" not in complete_attributes([one, *silent], sizes) for one in tables])
+    alarms = np.mean(["a" not in complete_attributes([table, *silent], sizes) for table in tables])
     assert 0.002 < alarms <= 0.05
 
 

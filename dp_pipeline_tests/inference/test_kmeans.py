@@ -296,8 +296,8 @@ def test_one_start_finds_light_groups_that_are_far():
     synopsis = far_groups()
     for seed in range(30):
         centres = cluster_synopsis(synopsis, k=3, starts=1, rng=np.random.default_rng(seed))
-        found = centres[np.lexsort(centres.round().T[::-1])]
-        assert found == pytest.approx(np.array([[0.5, 5.0], [0.5, 59.5], [59.5, 0.5]]))
+        in_order = centres[np.lexsort(centres.round().T[::-1])]
+        assert in_order == pytest.approx(np.array([[0.5, 5.0], [0.5, 59.5], [59.5, 0.5]]))
 
 
 def test_of_many_boxes_a_few_are_searched(monkeypatch: pytest.MonkeyPatch):

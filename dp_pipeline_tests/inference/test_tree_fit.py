@@ -320,7 +320,7 @@ def test_what_the_fit_adds_is_in_proportion_to_the_misfit(triangle):
     model = small.model
     fitted = fit_tree(model, measured, start=even(model))
     rows, targets = reconcile_tables(measured, model.sizes)
-    variance = {frozenset(one.attributes): one.variance for one in measured}
+    variance = {frozenset(marginal.attributes): marginal.variance for marginal in measured}
     off = np.zeros(tuple(model.sizes.values()))
     for names, target in targets.items():
         home = model.smallest_node_with(names)

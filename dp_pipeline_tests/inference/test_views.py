@@ -159,11 +159,11 @@ def test_rows_of_a_network_with_room_for_a_view_have_its_table():
         rows = round(tables["b", "d"].sum())
         codes = sample_network(network, rows, np.random.default_rng(1), VIEW_SIZES)
         for pair in combinations(VIEW_SIZES, 2):
-            view = next(one for one in VIEWS if {*pair} <= {*one})
+            view = next(view for view in VIEWS if {*pair} <= {*view})
             expected = marginal_of(tables[view], view, pair)
-            found = np.zeros(expected.shape)
-            np.add.at(found, tuple(codes[:, list(VIEW_SIZES).index(name)] for name in pair), 1)
-            assert np.abs(found - expected).max() < 6
+            counts = np.zeros(expected.shape)
+            np.add.at(counts, tuple(codes[:, list(VIEW_SIZES).index(name)] for name in pair), 1)
+            assert np.abs(counts - expected).max() < 6
 
 
 @settings(max_examples=30)
@@ -171,10 +171,12 @@ def test_rows_of_a_network_with_room_for_a_view_have_its_table():
 def test_every_attribute_comes_once_after_its_parents(measured: list[NoisyMarginal], cells: int):
     network = view_network(view_tables(measured), VIEW_SIZES, most_cells=cells)
     seen: set[str] = set()
-    for one in network:
-        assert set(one.parents) <= seen
-        assert one.table.shape == tuple(VIEW_SIZES[name] for name in (*one.parents, one.child))
-        assert one.table.size <= max(cells, VIEW_SIZES[one.child])
-        assert np.isfinite(one.table).all()
-        seen.add(one.child)
+    for conditional in network:
+        assert set(conditional.parents) <= seen
+        assert conditional.table.shape == tuple(
+            VIEW_SIZES[name] for name in (*conditional.parents, conditional.child)
+        )
+        assert conditional.table.size <= max(cells, VIEW_SIZES[conditional.child])
+        assert np.isfinite(conditional.table).all()
+        seen.add(conditional.child)
     assert seen == set(VIEW_SIZES)

@@ -68,7 +68,7 @@ PLACES: Sequence[Row] = tuple(
 
 def built(model_type: type, **values: object) -> Model:
     """A model with small parameters, and those of ``values`` that it has."""
-    known = {one.name for one in fields(model_type)}
+    known = {field.name for field in fields(model_type)}
     return model_type(**{name: v for name, v in {**SMALL, **values}.items() if name in known})
 
 
@@ -95,12 +95,12 @@ def model_cases(*, declared: int = 1000) -> dict[str, Model]:
         case: built(MODELS[case.partition(",")[0]], **values) for case, values in VARIANTS.items()
     }
     for name, model_type in MODELS.items():
-        if any(one.name == "nominal_rows" for one in fields(model_type)):
+        if any(field.name == "nominal_rows" for field in fields(model_type)):
             for how, rows in {"declared": declared, "paid": None}.items():
                 cases[f"{name}, rows {how}"] = built(model_type, nominal_rows=rows)
         else:
             cases[name] = built(model_type)
-        if any(one.name == "variant" for one in fields(model_type)):
+        if any(field.name == "variant" for field in fields(model_type)):
             published = built(model_type, nominal_rows=declared, variant="published")
             if claimed(published, Fraction(1)).is_dp:
                 cases[f"{name}, published"] = published
@@ -309,12 +309,12 @@ def check_loss(
     """With the same answers, a person changes nothing that is released, and the answers'
     log-probability by at most what is claimed; returns by how much. In ρ where a δ is given.
     """
-    one, other = (
+    without, joined = (
         run(model, people, noise=ForcedNoise(seed), **how)
         for people in neighbours(model, rows, person)
     )
-    assert one.contents == other.contents
-    loss = privacy_loss(one, other)
+    assert without.contents == joined.contents
+    loss = privacy_loss(without, joined)
     rounding = 0 if isinstance(loss, Fraction) else 1e-9
     assert loss <= claimed(model, **how).amount + rounding
     return loss

@@ -66,7 +66,7 @@ def unpaid_recount(curator: Curator, epsilon: Fraction, sound: Callable[..., Any
 def unpaid_distance(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Ask past the accountant how far rows are from the middle of all."""
     columns = curator.domain.names
-    ends = np.array([[one.lower, one.upper] for one in curator.domain.box(columns)])
+    ends = np.array([[side.lower, side.upper] for side in curator.domain.box(columns)])
     whole = Synopsis(columns, ends[:, :1].T, ends[:, 1:].T, np.array([100.0]))
     # Forced answers are small: they speak for nobody here, and for a person in the tree.
     measure_relative_spread(unpaid(curator), whole, epsilon=10 * epsilon)

@@ -70,8 +70,8 @@ def wide(many: int, rows: int) -> tuple[Domain, MemoryCounter]:
     rng = np.random.default_rng(1)
     hidden = rng.random(rows)
     codes = {
-        one.name: ((hidden + 0.3 * rng.random(rows)) / 1.3 * one.size).astype(np.uint8)
-        for one in domain
+        attribute.name: ((hidden + 0.3 * rng.random(rows)) / 1.3 * attribute.size).astype(np.uint8)
+        for attribute in domain
     }
     return domain, MemoryCounter(domain, coordinates={}, codes=codes, rows=rows)
 
@@ -125,7 +125,7 @@ def in_memory(places: Sequence[Place], domain: Domain) -> MemoryCounter:
     table = np.array(places, dtype=float).reshape(-1, len(domain.names))
     box = domain.box(domain.names)
     columns = {
-        name: one.encode(table[:, axis])
-        for axis, (name, one) in enumerate(zip(domain.names, box, strict=True))
+        name: side.encode(table[:, axis])
+        for axis, (name, side) in enumerate(zip(domain.names, box, strict=True))
     }
     return MemoryCounter(domain, coordinates=columns, codes={}, rows=len(places))

@@ -117,7 +117,7 @@ class Experiment:
                 noisy = asked.drawn(noise, asked.scale / self.cheaper, together)
                 distinct, counts = np.unique(noisy, axis=0, return_counts=True)
                 waiting += [
-                    ((*answers, one), int(n)) for one, n in zip(distinct, counts, strict=True)
+                    ((*answers, answer), int(n)) for answer, n in zip(distinct, counts, strict=True)
                 ]
         every = np.repeat(np.array(features, dtype=float), repeats, axis=0)
         return np.random.default_rng(seed).permutation(every)

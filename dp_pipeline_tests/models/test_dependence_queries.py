@@ -35,16 +35,16 @@ def asking(codes, epsilon, *, seed=0, delta=None, sizes=SIZES, workload="") -> D
     return DependenceQueries(round_.planning, curator, stage, round_.zeros)
 
 
-def without_noise(codes: np.ndarray, asked: DependenceQueries) -> dict[tuple[str, str], float]:
+def without_noise(codes: np.ndarray, queries: DependenceQueries) -> dict[tuple[str, str], float]:
     """‖c − N̂p̂p̂ᵀ‖₁ of every pair over groups of levels."""
-    dependence, shares = {}, asked.stage.shares
-    for pair in asked.planning.pairs:
-        one, other = (np.array(asked.stage.groupings[name].groups) for name in pair)
+    dependence, shares = {}, queries.stage.shares
+    for pair in queries.planning.pairs:
+        first, second = (np.array(queries.stage.groupings[name].groups) for name in pair)
         shape = [len(shares[name]) for name in pair]
-        places = (one[codes[:, int(pair[0][1:])]], other[codes[:, int(pair[1][1:])]])
+        places = (first[codes[:, int(pair[0][1:])]], second[codes[:, int(pair[1][1:])]])
         cells = np.ravel_multi_index(places, shape)
         counts = np.bincount(cells, minlength=int(np.prod(shape))).reshape(shape)
-        expected = asked.stage.marginals.rows * np.outer(*(shares[name] for name in pair))
+        expected = queries.stage.marginals.rows * np.outer(*(shares[name] for name in pair))
         dependence[pair] = float(np.abs(counts - expected).sum())
     return dependence
 
@@ -63,10 +63,10 @@ def test_the_floor_of_a_score_is_foreseen(delta, often, epsilon, groups):
     # 10⁻⁶; shares without negative ones have a little less noise than what was measured.
     codes, seen, foreseen, levels = every_combination(often), [], [], []
     for seed in range(40):
-        asked = asking(codes, epsilon, seed=seed, delta=delta)
-        seen.append(sum(without_noise(codes, asked).values()))
-        foreseen.append(sum(map(asked._floor, asked.planning.pairs)))
-        levels.append(asked.stage.groupings["x3"].size)
+        queries = asking(codes, epsilon, seed=seed, delta=delta)
+        seen.append(sum(without_noise(codes, queries).values()))
+        foreseen.append(sum(map(queries._floor, queries.planning.pairs)))
+        levels.append(queries.stage.groupings["x3"].size)
     assert np.mean(levels) == pytest.approx(groups, abs=1)
     assert np.mean(seen) == pytest.approx(np.mean(foreseen), rel=0.12)
 
@@ -75,11 +75,11 @@ def test_the_floor_of_a_score_is_foreseen(delta, often, epsilon, groups):
 @pytest.mark.parametrize("scored", ["all", "picked", "heaviest"])
 def test_scores_are_about_what_they_are_without_noise(scored: str, delta: Fraction | None) -> None:
     codes = dependent_rows(SIZES, 30_000)
-    asked = asking(codes, "400", delta=delta, workload="x1 3")
+    queries = asking(codes, "400", delta=delta, workload="x1 3")
     plan = Plan(scores=Fraction(1, 10), scored=scored)
-    means, true = asked.measure(plan, np.ones(3)), without_noise(codes, asked)
+    means, true = queries.measure(plan, np.ones(3)), without_noise(codes, queries)
     scores = {pair: mean for pair, (mean, _) in means.items()}
-    assert list(scores) == asked.planning.pairs
+    assert list(scores) == queries.planning.pairs
     measured = {
         "all": set(scores),
         "picked": {pair for pair in scores if scores[pair] != min(scores.values())},
@@ -88,7 +88,7 @@ def test_scores_are_about_what_they_are_without_noise(scored: str, delta: Fracti
     assert len(measured) == {"all": 10, "picked": 4, "heaviest": 4}[scored]
     for pair in measured:
         assert [scores[pair], means[pair][1] ** 0.5] == pytest.approx([true[pair]] * 2, abs=300)
-    others, least = set(scores) - measured, min(asked.planning.means)
+    others, least = set(scores) - measured, min(queries.planning.means)
     assert len({scores[pair] for pair in others}) <= 1
     # None is known to be independent, even if the measured ones use up the mean of all.
     assert all(means[pair][1] ** 0.5 > least for pair in others)
@@ -96,9 +96,9 @@ def test_scores_are_about_what_they_are_without_noise(scored: str, delta: Fracti
 
 def test_picked_pairs_are_the_strongest_without_a_circle() -> None:
     codes = dependent_rows(SIZES, 30_000)
-    asked = asking(codes, "4000")
-    true, forest = without_noise(codes, asked), nx.Graph()
-    for pair in asked._pick_pairs(Plan(scores=Fraction(1, 2), scored="picked")):
+    queries = asking(codes, "4000")
+    true, forest = without_noise(codes, queries), nx.Graph()
+    for pair in queries._pick_pairs(Plan(scores=Fraction(1, 2), scored="picked")):
         joined = list(nx.connected_components(forest))
         free = [other for other in true if not any({*other} <= part for part in joined)]
         assert true[pair] > max(true[other] for other in free) - 2000
@@ -109,9 +109,9 @@ def test_picked_pairs_are_the_strongest_without_a_circle() -> None:
 @every_delta
 def test_the_mean_dependence_is_about_that_of_all_pairs(delta: Fraction | None) -> None:
     codes = dependent_rows(SIZES, 30_000)
-    asked = asking(codes, "40", delta=delta)
-    true = float(np.mean(list(without_noise(codes, asked).values())))
-    noisy = noisy_mean_dependence(asked.planning, asked.curator)
+    queries = asking(codes, "40", delta=delta)
+    true = float(np.mean(list(without_noise(codes, queries).values())))
+    noisy = noisy_mean_dependence(queries.planning, queries.curator)
     assert noisy == pytest.approx(true, rel=0.1)
 
 
@@ -119,12 +119,12 @@ def test_the_mean_dependence_is_about_that_of_all_pairs(delta: Fraction | None) 
 def test_tables_that_one_way_marginals_pay_for_are_left_out(delta: Fraction | None) -> None:
     # Independent rows at a small ε: the error of all pairs is least without any table.
     codes = np.random.default_rng(2).integers(0, SIZES, (4000, len(SIZES)))
-    asked = asking(codes, "0.2", delta=delta)
-    round_, pairs = OneShot()._start(asked.curator), asked.planning.pairs
+    queries = asking(codes, "0.2", delta=delta)
+    round_, pairs = OneShot()._start(queries.curator), queries.planning.pairs
     two = [("x0", "x1"), ("x3", "x4")]
     for score, tables in ((1.0, ()), (3900.0, tuple(two))):
         scores = dict.fromkeys(pairs, 0.0) | dict.fromkeys(two, score)
-        assert round_.build_search(asked.stage, scores).run() == tables
+        assert round_.build_search(queries.stage, scores).run() == tables
 
 
 SURVEY = (8, 6, 10, 5, 9, 2, 7, 4, 12, 3, 6)
@@ -151,7 +151,7 @@ def measured_pairs(domain: Domain, counter: MemoryCounter, epsilon: Fraction, se
     table = OneShot(synthetic_rows=10).fit(
         curator, epsilon=epsilon, rng=np.random.default_rng(seed)
     )
-    tables = (sorted(one.attributes) for one in table.measured)
+    tables = (sorted(marginal.attributes) for marginal in table.measured)
     return len({pair for names in tables for pair in combinations(names, 2)})
 
 

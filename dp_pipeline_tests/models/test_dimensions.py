@@ -65,7 +65,7 @@ def lloyd(rows: tuple[Row, ...], **options: Any) -> Lloyd:
 
 def rounds_of(done: Run) -> list[tuple[Fraction, Fraction]]:
     """ε of the sizes and of the totals, round by round."""
-    spends = [one for one in done.spends if one.what.startswith(("sizes", "totals"))]
+    spends = [spend for spend in done.spends if spend.what.startswith(("sizes", "totals"))]
     return [
         (spends[index].epsilon, spends[index + 1].epsilon) for index in range(0, len(spends), 2)
     ]
@@ -80,7 +80,7 @@ def test_without_noise_a_round_is_the_one_of_k_means() -> None:
     means = lloyd(TEN_PEOPLE).round(centres[None], epsilon=SILENT)
     people = np.array([row[:2] for row in TEN_PEOPLE])
     nearest = ((people[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
-    expected = [people[nearest == one].mean(axis=0) for one in range(3)]
+    expected = [people[nearest == index].mean(axis=0) for index in range(3)]
     assert means.sizes.tolist() == [np.bincount(nearest).tolist()]
     # Rounding to 2^-16 half-widths, twice, and a noise of a few units.
     assert np.allclose(means.centres[0], expected, atol=1e-3)
@@ -92,7 +92,7 @@ def test_several_rounds_end_where_k_means_stays() -> None:
     people = np.array([row[:2] for row in TEN_PEOPLE])
     groups = [people[:4], people[4:6], people[6:]]
     assert means.sizes.tolist() == [[4, 2, 4]]
-    assert np.allclose(means.centres[0], [one.mean(axis=0) for one in groups], atol=1e-3)
+    assert np.allclose(means.centres[0], [group.mean(axis=0) for group in groups], atol=1e-3)
 
 
 def test_a_distance_is_one_of_the_data_not_of_the_box() -> None:
@@ -147,7 +147,7 @@ def test_halving_gives_every_round_half_of_what_is_left() -> None:
     halves = [Fraction(1, 2), Fraction(1, 4), Fraction(1, 8), Fraction(1, 8)]
     assert list(round_budgets(ONE, 4, "halving")) == halves
     done = run(DpKMeans(k=3, rounds=4, budgets="halving"))
-    assert [sum(one) for one in rounds_of(done)] == halves
+    assert [sum(costs) for costs in rounds_of(done)] == halves
 
 
 def test_sizes_and_totals_of_a_round_have_the_same_noise() -> None:
@@ -161,7 +161,7 @@ def test_sizes_and_totals_of_a_round_have_the_same_noise() -> None:
 def test_a_start_of_subset_means_costs_one_more_round() -> None:
     done = run(IdpKMeans(k=3, rounds=4))
     assert shapes_of(done) == [(3, 1), (3, 1, 2), *[(1, 3), (1, 3, 2)] * 4]
-    assert [sum(one) for one in rounds_of(done)] == [Fraction(1, 5)] * 5
+    assert [sum(costs) for costs in rounds_of(done)] == [Fraction(1, 5)] * 5
 
 
 def test_the_start_is_the_means_of_subsets_that_a_hash_makes() -> None:
@@ -183,7 +183,7 @@ def test_a_row_stays_in_its_subset_over_the_rounds() -> None:
     in_subsets = [draw.exact.sum(axis=1).tolist() for draw in done.draws[:6:2]]
     assert in_subsets == [in_subsets[0]] * 3
     assert sum(in_subsets[0]) == 10
-    assert [sum(one) for one in rounds_of(done)] == [Fraction(1, 5)] * 5
+    assert [sum(costs) for costs in rounds_of(done)] == [Fraction(1, 5)] * 5
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_noisy_grid_comes_first_and_the_rounds_share_the_rest(model, grid, cel
     done = run(model)
     assert shapes_of(done) == [(cells, cells), *[(1, 3), (1, 3, 2)] * rounds]
     assert done.spends[0].epsilon == grid
-    assert [sum(one) for one in rounds_of(done)] == [(1 - grid) / rounds] * rounds
+    assert [sum(costs) for costs in rounds_of(done)] == [(1 - grid) / rounds] * rounds
 
 
 def test_only_the_hybrid_keeps_its_grid() -> None:
@@ -310,9 +310,9 @@ def test_any_people_give_centres_inside_the_box(case: str, d: int) -> None:
         check_valid(CASES[case], run(CASES[case], people, domain=domain).released, domain=domain)
     if d < 16:
         # At ε = 10^6 the variance of the noise is a float that is 0.
-        one = clustering_cases(declared=1)[case]
-        done = run(one, (), epsilon=Fraction(10**6), domain=domain)
-        check_valid(one, done.released, domain=domain)
+        single = clustering_cases(declared=1)[case]
+        done = run(single, (), epsilon=Fraction(10**6), domain=domain)
+        check_valid(single, done.released, domain=domain)
 
 
 @pytest.mark.parametrize("d", DIMENSIONS)

@@ -97,7 +97,7 @@ def test_what_bits_decide_is_not_on_offer_and_is_free() -> None:
 def test_with_one_bit_all_of_epsilon_is_for_the_counts() -> None:
     table, accountant = fitted(OF_X0, domain_of([2, 2]), [(0, 0), (1, 1)], epsilon=Fraction(1))
     assert names_of(table) == ["x1=1"]
-    assert [(one.what, one.epsilon) for one in accountant.spends] == [
+    assert [(spend.what, spend.epsilon) for spend in accountant.spends] == [
         (f"marginal of x0, {CLASS}", Fraction(1))
     ]
     assert table.promise.scale == 1

@@ -63,7 +63,7 @@ def test_at_a_weak_signal_the_tree_gets_all(d: int) -> None:
 
 def near_the_middle(domain: Domain, people: int) -> FloatArray:
     """Two groups at a tenth of where they are, so that boxes overstate how far they are."""
-    middle = np.array([(one.lower + one.upper) / 2 for one in domain.box(domain.names)])
+    middle = np.array([(side.lower + side.upper) / 2 for side in domain.box(domain.names)])
     return middle + (np.array(two_groups(domain, people)) - middle) / 10
 
 
@@ -140,7 +140,7 @@ def test_moved_centres_are_nearer_to_the_people() -> None:
         done = run(MODEL, in_memory(people, domain), noise=SeededNoise(seed), domain=domain)
         of_boxes = MODEL._k_means(done.released.synopsis, 2, np.random.default_rng(1))
         both = (done.released.centres, of_boxes)
-        errors.append([np.abs(np.sort(one, axis=0) - groups).mean() for one in both])
+        errors.append([np.abs(np.sort(places, axis=0) - groups).mean() for places in both])
     moved, unmoved = np.mean(errors, axis=0)
     assert moved < 0.7 * unmoved
 

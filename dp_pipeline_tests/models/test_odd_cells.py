@@ -137,13 +137,13 @@ def test_rows_left_out_count_with_those_of_their_person(tmp_path: Path, places: 
     lines = [*LINES, *person, b",,1,20,red,no"]
     joined, without = Prepared(tmp_path / "joined", lines), Prepared(tmp_path / "without", LINES)
     model = built(MODELS["htree_kmeans"])
-    (one, _), (other, _) = joined.run(model), without.run(model)
-    *_, left_out = one.draws
+    (run_with, _), (run_without, _) = joined.run(model), without.run(model)
+    *_, left_out = run_with.draws
     assert left_out.exact == min(others, 3 - min(places, 3))
     assert left_out.scale == 3
-    assert privacy_loss(one, other) <= ONE
+    assert privacy_loss(run_with, run_without) <= ONE
     if places + others >= 3:
-        assert privacy_loss(one, other) == ONE
+        assert privacy_loss(run_with, run_without) == ONE
 
 
 def test_only_clusterings_count_the_rows_left_out(files: dict[str, Prepared]):

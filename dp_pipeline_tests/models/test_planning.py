@@ -42,7 +42,7 @@ def test_a_model_that_is_not_declared_or_not_known_is_refused(tmp_path) -> None:
 def test_declared_rows_reach_every_model_that_plans_with_them(tmp_path) -> None:
     rows = "nominal_rows: 1234"
     for name, model_type in MODELS.items():
-        known = {one.name for one in fields(model_type)}
+        known = {field.name for field in fields(model_type)}
         needed = {"label": "colour"} if "label" in known else {}
         model = build_declared(tmp_path, name, needed, nominal_rows=rows)
         if "nominal_rows" in known:
@@ -85,7 +85,7 @@ CHANGED = {
 POST_PROCESSED = [
     name
     for name, model_type in MODELS.items()
-    if not all(one.metadata["measuring"] for one in fields(model_type))
+    if not all(field.metadata["measuring"] for field in fields(model_type))
 ]
 
 
@@ -97,7 +97,7 @@ def test_centres_that_are_moved_have_measuring_parameters_alone() -> None:
 @pytest.mark.parametrize("name", POST_PROCESSED)
 def test_a_parameter_not_measuring_asks_no_other_question(name: str) -> None:
     model_type = MODELS[name]
-    others = [one.name for one in fields(model_type) if not one.metadata["measuring"]]
+    others = [field.name for field in fields(model_type) if not field.metadata["measuring"]]
     base = built(model_type, nominal_rows=1000)
     changed = replace(base, **{field: CHANGED[field] for field in others})
     # Another seed too: that of a release hashes what is post-processed.

@@ -55,7 +55,7 @@ def measured(model, *, domain=BITS, epsilon=ONE, distance=1) -> SyntheticTable:
 def test_the_degree_is_the_largest_at_which_tables_are_useful(rows: int, degree: int) -> None:
     # 0.7 · N ≥ 4 · (6 − k) · 2^(k + 1): from 80 on for k = 1, 128, 192, 256 and 256.
     table = measured(PrivBayes(nominal_rows=rows))
-    assert [len(one.attributes) for one in table.measured] == [degree + 1] * (6 - degree)
+    assert [len(marginal.attributes) for marginal in table.measured] == [degree + 1] * (6 - degree)
     twice = measured(PrivBayes(nominal_rows=2 * rows), distance=2)
     assert len(twice.measured) == 6 - degree
 
@@ -71,20 +71,20 @@ def test_a_degree_costs_as_published_where_a_row_is_replaced() -> None:
 def test_sets_of_other_sizes_are_as_large_as_is_useful() -> None:
     # 0.7 · N / (4 · 4) cells: 15 hold b with c; no pair with d has fewer than 80.
     table = measured(PrivBayes(nominal_rows=343), domain=MIXED)
-    cells = [MIXED.cell_count(one.attributes) for one in table.measured]
+    cells = [MIXED.cell_count(marginal.attributes) for marginal in table.measured]
     assert max(cells) == 40
     assert sorted(cells)[:-1] == sorted(c for c in cells if c <= 15)
-    assert ("d",) in {one.attributes for one in table.measured}
+    assert ("d",) in {marginal.attributes for marginal in table.measured}
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 @pytest.mark.parametrize(("domain", "rows"), [(BITS, TWINS), (TOWN, TEN_PEOPLE)])
 def test_every_attribute_is_in_a_table_and_none_in_another(model, domain, rows):
     table = table_of(run(model, rows, domain=domain))
-    sets = [set(one.attributes) for one in table.measured]
+    sets = [set(marginal.attributes) for marginal in table.measured]
     assert set().union(*sets) == set(domain.discrete) == set(table.attributes)
-    assert not any(one < other for one in sets for other in sets)
-    assert table.cliques == tuple(one.attributes for one in table.measured)
+    assert not any(smaller < other for smaller in sets for other in sets)
+    assert table.cliques == tuple(marginal.attributes for marginal in table.measured)
     assert [child for _, child in table.links] == list(range(1, len(sets)))
 
 
@@ -94,7 +94,7 @@ def test_what_depends_is_in_one_table(score: str) -> None:
     model = PrivBayes(score=score, clique_cells=4)
     for seed in range(10):
         table = table_of(run(model, TWINS, domain=BITS, epsilon=SILENT, seed=seed))
-        pairs = {frozenset(one.attributes) for one in table.measured}
+        pairs = {frozenset(marginal.attributes) for marginal in table.measured}
         assert {frozenset("ab"), frozenset("cd"), frozenset("ef")} <= pairs
 
 
@@ -102,8 +102,8 @@ def test_no_table_passes_the_cap_or_the_cells_said_before() -> None:
     for cap in (4, 8, 33):
         model = PrivBayes(clique_cells=cap, nominal_rows=10**9)
         tables = measured(model).measured
-        assert max(one.table.size for one in tables) == 1 << (cap.bit_length() - 1)
-        assert sum(one.table.size for one in tables) <= model.most_cells(BITS)
+        assert max(table.table.size for table in tables) == 1 << (cap.bit_length() - 1)
+        assert sum(table.table.size for table in tables) <= model.most_cells(BITS)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_no_table_passes_the_cap_or_the_cells_said_before() -> None:
 def test_steps_without_a_choice_are_not_paid_for(rows, steps, of_a_table):
     # Degree 0 has no choice; degree 5 none at the last of 5 steps: one child, all the others.
     done = run(PrivBayes(nominal_rows=rows), TWINS, domain=BITS)
-    choices = [one for one in done.spends if one.mechanism == NOISY_MAX]
-    assert [one.epsilon for one in choices] == [Fraction("0.06")] * steps
-    assert {one.epsilon for one in done.spends if one not in choices} == {of_a_table}
+    choices = [spend for spend in done.spends if spend.mechanism == NOISY_MAX]
+    assert [spend.epsilon for spend in choices] == [Fraction("0.06")] * steps
+    assert {spend.epsilon for spend in done.spends if spend not in choices} == {of_a_table}
 
 
 def test_the_network_is_drawn_by_no_generator_of_post_processing() -> None:
@@ -165,7 +165,7 @@ def test_score_i_is_of_more_levels_than_two_where_there_are_more() -> None:
     people = tuple((x, y, x) for x, y in product("012", repeat=2)) * 10
     domain = levels(a=3, b=3, c=3)
     done = run(PrivBayes(score="I", clique_cells=9), people, domain=domain, epsilon=SILENT)
-    assert {"a", "c"} in [set(one.attributes) for one in table_of(done).measured]
+    assert {"a", "c"} in [set(marginal.attributes) for marginal in table_of(done).measured]
 
 
 @pytest.mark.parametrize("score", ["I", "F"])
@@ -284,9 +284,9 @@ def test_as_published_pairs_and_draws_cost_whole_shares() -> None:
     done = run(PrivHd(variant="published"), (), domain=domain, epsilon=epsilon)
     pairs, *rest = done.spends
     assert (pairs.mechanism, pairs.epsilon) == (LAPLACE, 6 * Fraction("0.05"))
-    draws = [one.epsilon for one in rest if one.mechanism == NOISY_MAX]
+    draws = [spend.epsilon for spend in rest if spend.mechanism == NOISY_MAX]
     assert draws == [Fraction("0.05")] * 6
-    tables = [one.epsilon for one in rest if one.mechanism == LAPLACE]
+    tables = [spend.epsilon for spend in rest if spend.mechanism == LAPLACE]
     assert sum(tables) == Fraction("0.7")
     assert len(set(tables)) == 1
 
@@ -295,7 +295,7 @@ def test_a_draw_without_a_pair_is_lost_as_published_alone() -> None:
     # 40 · 40 cells are above the cap: there is nothing to draw.
     for variant, draws in {"published": 2, "peeling": 0, "composed": 0, "tuned": 0}.items():
         done = run(PrivHd(variant=variant), (), domain=levels(a=40, b=40))
-        assert len([one for one in done.spends if one.mechanism == NOISY_MAX]) == draws
+        assert len([spend for spend in done.spends if spend.mechanism == NOISY_MAX]) == draws
         assert set(table_of(done).cliques) == {("a",), ("b",)}
 
 
@@ -314,13 +314,13 @@ REFUSED = {
     "a person with many rows": {"purpose": "purpose: benchmark"},
 }
 
-READERS = [("privhd", f"variant: {one}", PrivHd(variant=one)) for one in PUBLIC_ROW_SCORES]
-READERS += [("privbayes", f"score: {one}", PrivBayes(score=one)) for one in ("I", "F")]
+READERS = [("privhd", f"variant: {kind}", PrivHd(variant=kind)) for kind in PUBLIC_ROW_SCORES]
+READERS += [("privbayes", f"score: {kind}", PrivBayes(score=kind)) for kind in ("I", "F")]
 BINARY = "attributes:\n  colour: {levels: [red, green], nullable: false}\n"
 BINARY += "  size: {levels: [small, large], nullable: false}"
 
 
-@pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda one: str(one)[:12])
+@pytest.mark.parametrize(("name", "parameter", "model"), READERS, ids=lambda value: str(value)[:12])
 @pytest.mark.parametrize("why", REFUSED)
 def test_public_rows_are_refused_but_on_benchmarks(name, parameter, model, why, tmp_path):
     models, relation = f"models:\n  {name}: {{{parameter}}}", "relation: replace_one"
@@ -352,7 +352,9 @@ def test_the_data_sets_of_replaced_rows_record_the_composed_cost(name, tmp_path,
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path))
     spec = find_spec(name)
     model = build_model(spec, "privhd")
-    claims = {one: declared_guarantee(spec, model, one).epsilon for one in spec.partitions}
+    claims = {
+        epsilon: declared_guarantee(spec, model, epsilon).epsilon for epsilon in spec.partitions
+    }
     expected = {"nltcs_replace": "8.2", "adult_replace": "7.35"}[name]
     assert claims[Fraction("0.8")] == Fraction(expected)
     assert (spec.population, spec.relation) == (name, "replace_one")
@@ -383,7 +385,7 @@ def test_as_many_rows_as_are_public_are_drawn(variant: str, people: str) -> None
 def test_more_edges_are_drawn_the_more_there_is_to_see() -> None:
     def draws(epsilon: str, kappa: Fraction | None = None) -> int:
         done = run(PrivHd(kappa=kappa), TWINS, domain=BITS, epsilon=Fraction(epsilon))
-        return len([one for one in done.spends if one.mechanism == NOISY_MAX])
+        return len([spend for spend in done.spends if spend.mechanism == NOISY_MAX])
 
     # N̂·ε1/10 is below half a spanning tree, between, and above every clique that fits.
     assert draws("0.1") == 0

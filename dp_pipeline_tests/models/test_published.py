@@ -119,7 +119,7 @@ def test_a_centre_of_no_noisy_size_is_a_record_whatever_is_drawn(seed: int) -> N
     people = (*IN_A_CORNER, FAR_AWAY)
     clusters = fitted(model, people, noise=ForcedNoise(seed, most=6))
     stayed = clusters.centres[clusters.sizes < 1]
-    assert {tuple(one) for one in stayed.tolist()} <= places(people)
+    assert {tuple(centre) for centre in stayed.tolist()} <= places(people)
 
 
 def test_one_person_may_be_released_to_the_last_digit() -> None:
@@ -128,10 +128,10 @@ def test_one_person_may_be_released_to_the_last_digit() -> None:
     model = DpKMeans(k=5, rounds=1, variant="published")
     (person,) = places((FAR_AWAY,))
     assert person not in places(IN_A_CORNER)
-    assert person not in {tuple(one) for one in fitted(model, IN_A_CORNER).centres.tolist()}
+    assert person not in {tuple(centre) for centre in fitted(model, IN_A_CORNER).centres.tolist()}
     # … and with the person at least that of drawing zeros.
     clusters = fitted(model, (*IN_A_CORNER, FAR_AWAY), noise=Constant(0))
-    assert person in {tuple(one) for one in clusters.centres.tolist()}
+    assert person in {tuple(centre) for centre in clusters.centres.tolist()}
 
 
 @pytest.mark.parametrize("rounds", [1, 3, 7])
@@ -144,8 +144,8 @@ def test_an_uncharged_round_composes_to_more_than_was_asked(rounds: int, epsilon
     model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(7))
     curator.accountant.require_all_spent()
     sizes, totals = noise.draws[::2], noise.draws[1::2]
-    d, one = 2, 1 << 16
-    costs = [1 / s.scale + d * one / t.scale for s, t in zip(sizes, totals, strict=True)]
+    d, unit = 2, 1 << 16
+    costs = [1 / s.scale + d * unit / t.scale for s, t in zip(sizes, totals, strict=True)]
     assert costs == [epsilon / rounds] * (rounds + 1)
     assert sum(costs) == composed == model.guarantee(epsilon).epsilon
     assert curator.accountant.kind == model.guarantee(epsilon).kind == "dp"

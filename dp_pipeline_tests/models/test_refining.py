@@ -162,8 +162,8 @@ def distance(rows: np.ndarray, run: Run) -> float:
     codes, distances = run.released.codes, []
     for i, j in combinations(range(len(SIZES)), 2):
         shares = [
-            np.bincount(one[:, i] * 4 + one[:, j], minlength=16) / max(1, len(one))
-            for one in (rows, codes)
+            np.bincount(table[:, i] * 4 + table[:, j], minlength=16) / max(1, len(table))
+            for table in (rows, codes)
         ]
         distances.append(np.abs(shares[0] - shares[1]).sum() / 2)
     return float(np.mean(distances))
@@ -179,15 +179,17 @@ def test_all_is_spent_on_marginals_and_nothing_on_finding_tables(delta: Fraction
     assert all(what.startswith(("marginal", "number of rows")) for what in words)
     assert not {NOISY_MAX, LINF} & {spend.mechanism for spend in run.spends}
     measured = {", ".join(table.attributes) for table in run.released.measured if table.attributes}
-    asked = {word.split(" of ")[1].removesuffix(", refined") for word in words if "margi" in word}
-    assert measured == asked, "public tables are not said to be measured"
+    requested = {
+        word.split(" of ")[1].removesuffix(", refined") for word in words if "margi" in word
+    }
+    assert measured == requested, "public tables are not said to be measured"
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_beside_public_rows_a_person_loses_at_most_epsilon(seed: int) -> None:
     """Exact, along any answers: what public rows decide is the same without her."""
     runs = [
-        fit_with_public(one, public(OTHERS), noise=ForcedNoise(seed)) for one in (OURS, OURS[1:])
+        fit_with_public(rows, public(OTHERS), noise=ForcedNoise(seed)) for rows in (OURS, OURS[1:])
     ]
     assert privacy_loss(*runs) <= 1
 
@@ -210,7 +212,9 @@ def test_public_rows_of_other_persons_are_not_believed() -> None:
     ours, others = dependent_rows(SIZES, 30_000, seed=1), OTHERS.copy()
     others[:, 0] = 3 - others[:, 0]
     others[:, 4] = np.where(others[:, 4] == 0, 0, 3 - others[:, 4])
-    alone, together = (distance(ours, fit_with_public(ours, one)) for one in (None, public(others)))
+    alone, together = (
+        distance(ours, fit_with_public(ours, public_rows)) for public_rows in (None, public(others))
+    )
     assert together < 2 * alone
 
 
@@ -223,7 +227,7 @@ def test_shares_are_positive_and_have_the_margins_asked_for() -> None:
     moved = table.shares_with_margins(("x0", "x1"), margins)
     assert moved.sum(axis=1) == pytest.approx(margins["x0"], abs=1e-3)
     assert moved.sum(axis=0) == pytest.approx(margins["x1"], abs=1e-3)
-    odds = [one[0, 0] * one[1, 1] / (one[0, 1] * one[1, 0]) for one in (pair, moved)]
+    odds = [cells[0, 0] * cells[1, 1] / (cells[0, 1] * cells[1, 0]) for cells in (pair, moved)]
     assert odds[0] == pytest.approx(odds[1])
 
 

@@ -81,11 +81,11 @@ def test_without_noise_centres_go_to_clipped_means(people, beside, expected) -> 
 
 def test_the_radius_holds_four_fifths_of_the_weight() -> None:
     # One centre in the middle of a box of weight 85, or 75, and 15, or 25, in the next: 4 more.
-    one, far = TWO_CENTRES[:1], [(2.0, 2.0, 7.9)] * 100
+    first, far = TWO_CENTRES[:1], [(2.0, 2.0, 7.9)] * 100
     for weight, radius in ((85, 3), (75, 7)):
         synopsis = cubes([weight, 100 - weight, 0, 0, 0, 0, 0, 0])
         reached = min(5.9, radius)
-        actual = moved(far, centres=one, synopsis=synopsis)
+        actual = moved(far, centres=first, synopsis=synopsis)
         assert actual[0] == pytest.approx([2.0, 2.0, 2.0 + reached], abs=1e-3)
 
 
@@ -195,10 +195,10 @@ def corners(*weights: float) -> Synopsis:
     ],
 )
 def test_as_many_are_moved_as_the_noise_of_all_columns_allows(rows, epsilon, distance, moving):
-    asked: list[int] = []
+    requested: list[int] = []
 
     def fewer(number: int) -> np.ndarray:
-        asked.append(number)
+        requested.append(number)
         return np.linspace(1.0, 7.0, number)[:, None].repeat(3, axis=1)
 
     how = {"epsilon": Fraction(epsilon), "distance": distance, "domain": CUBE}
@@ -208,7 +208,7 @@ def test_as_many_are_moved_as_the_noise_of_all_columns_allows(rows, epsilon, dis
     centres = move_as_many_as_can(curator, eight, synopsis, fewer=fewer, epsilon=Fraction(epsilon))
     assert centres.shape == (8, 3)
     # All eight are those of the tree: nobody is asked for fewer.
-    assert asked == ([] if moving == 8 else [moving])
+    assert requested == ([] if moving == 8 else [moving])
     curator.accountant.require_all_spent()
 
 
@@ -220,9 +220,9 @@ def test_centres_beside_moved_ones_go_as_far_as_these_tell() -> None:
     # By weight 13.3 rows each, near enough alike: the middle of all is 4 before and after.
     for share in (0.5, 0.25, 1.0):
         moved = 4 + share * (begun - 4)
-        (one,) = fill_up(moved, begun, centres, synopsis)[3:]
+        (last,) = fill_up(moved, begun, centres, synopsis)[3:]
         nearest = np.argmin(np.abs(centres[0] - begun))
-        assert one == pytest.approx(moved[nearest] + share * (centres[0] - begun[nearest]))
+        assert last == pytest.approx(moved[nearest] + share * (centres[0] - begun[nearest]))
 
 
 def test_too_few_moved_centres_go_half_of_the_way() -> None:

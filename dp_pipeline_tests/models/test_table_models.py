@@ -98,7 +98,9 @@ def fitted(model, sizes, rows, *, epsilon, delta) -> SyntheticTable:
     spent = sum(spend.epsilon for spend in done.spends if spend.currency == done.currency.name)
     assert spent <= claimed(model, Fraction(epsilon), delta, domain).amount
     check_valid(model, done.released, domain=domain)
-    assert sum(one.table.size for one in done.released.measured) <= model.most_cells(domain)
+    assert sum(marginal.table.size for marginal in done.released.measured) <= model.most_cells(
+        domain
+    )
     return done.released
 
 
@@ -132,7 +134,7 @@ def test_as_many_rows_are_drawn_as_were_declared(name, delta, rows):
 
 def test_the_estimate_of_rows_is_rounded_and_capped() -> None:
     model = Independent()
-    drawn = [model.rows_to_draw(one) for one in (-5.0, 0.4, 7.6, 1e30)]
+    drawn = [model.rows_to_draw(estimate) for estimate in (-5.0, 0.4, 7.6, 1e30)]
     assert drawn == [0, 0, 8, MOST_ESTIMATED_ROWS]
     assert Independent(synthetic_rows=10**9).rows_to_draw(3.0) == 10**9
 
@@ -144,8 +146,8 @@ def test_an_estimate_of_noise_draws_no_more_than_the_cap() -> None:
         run(model, epsilon=Fraction(1, 10**9), noise=SeededNoise(seed)).released
         for seed in range(3)
     ]
-    assert max(int(one.measured[0].table.sum()) for one in drawn) > MOST_ESTIMATED_ROWS
-    assert max(len(one.codes) for one in drawn) == MOST_ESTIMATED_ROWS
+    assert max(int(table.measured[0].table.sum()) for table in drawn) > MOST_ESTIMATED_ROWS
+    assert max(len(table.codes) for table in drawn) == MOST_ESTIMATED_ROWS
 
 
 @every_default
@@ -156,7 +158,7 @@ def test_at_a_large_epsilon_as_many_rows_are_drawn_as_there_are(name, delta):
 
 
 def has_cap(name: str) -> bool:
-    return any(one.name == "clique_cells" for one in fields(MODELS[name]))
+    return any(field.name == "clique_cells" for field in fields(MODELS[name]))
 
 
 # The views of priview hold every pair, so a cap below one of them is refused.
@@ -165,7 +167,7 @@ CAPPED = [
     for name, delta in DEFAULTS
     if has_cap(name) and name != "priview"
 ]
-CAPPED += [(PrivHd(variant=one, clique_cells=8), None) for one in ("published", "peeling")]
+CAPPED += [(PrivHd(variant=variant, clique_cells=8), None) for variant in ("published", "peeling")]
 capped = pytest.mark.parametrize(("model", "delta"), CAPPED)
 
 
@@ -218,9 +220,9 @@ def test_only_the_named_attributes_are_released(name: str) -> None:
 def every_release() -> Iterator[str]:
     for name, delta in DEFAULTS:
         table = fitted(built(MODELS[name]), (3, 3, 2, 2, 4, 3), 500, epsilon="1", delta=delta)
-        asked = [one.attributes for one in table.measured]
+        requested = [marginal.attributes for marginal in table.measured]
         digest = hashlib.sha256(table.codes.tobytes()).hexdigest()
-        yield f"{name} {delta} {asked} {table.cliques} {table.links} {digest}"
+        yield f"{name} {delta} {requested} {table.cliques} {table.links} {digest}"
 
 
 @pytest.mark.chain
@@ -234,7 +236,7 @@ def test_another_process_asks_and_gives_the_same() -> None:
     assert there == [*every_release()]
 
 
-@pytest.mark.parametrize(("name", "delta"), [one for one in DEFAULTS if one[0] != "independent"])
+@pytest.mark.parametrize(("name", "delta"), [case for case in DEFAULTS if case[0] != "independent"])
 def test_at_a_large_epsilon_rows_have_the_true_dependence(name, delta):
     sizes = (3, 3, 3)
     released = fitted(built(MODELS[name]), sizes, 5000, epsilon="200", delta=delta)

@@ -111,7 +111,7 @@ def test_without_noise_constrained_pairs_are_those_of_rows(name: str) -> None:
 @every_model
 def test_an_attribute_in_other_words_is_not_measured(name: str) -> None:
     table = table_of(run(built(KEEPING[name]), people(500), domain=RULED))
-    assert "e" not in {n for one in table.measured for n in one.attributes}
+    assert "e" not in {n for marginal in table.measured for n in marginal.attributes}
     assert ("a", "e") in table.cliques
 
 
