@@ -55,7 +55,7 @@ def rows_of(name: str, *, without: int = 0) -> Any:
 
 def fitted(model, counter, domain, epsilon, noise, *, delta=None, paid=None, **options):
     recorder, guarantee = RecordingNoise(noise), guarantee_of(model, epsilon, delta, domain=domain)
-    given = {"domain": domain, "noise": recorder, "paid_marginals": paid or PaidMarginals()}
+    given = {"domain": domain, "noise": recorder, "paid_marginals": paid}
 
     def ask(accountant: Accountant) -> Curator:
         return curator_over(counter, accountant=accountant, **given)
