@@ -26,7 +26,6 @@ def nearest(rule: NearestCentre, place: Place) -> int:
 
 
 def subset(place: Place, salt: int, subsets: int) -> int:
-    """The remainder of the hash."""
     return hash_of(place, salt) % subsets
 
 

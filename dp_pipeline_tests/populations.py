@@ -74,7 +74,6 @@ class LoopCounter:
     """Rows that were left out."""
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        """See Counter."""
         return [self._table(attributes) for attributes in marginals]
 
     def _table(self, attributes: tuple[str, ...]) -> Sealed:
@@ -84,11 +83,9 @@ class LoopCounter:
         return Sealed(table)
 
     def count_left_out(self) -> Sealed:
-        """See Counter."""
         return Sealed(np.array(self.others, dtype=np.int64))
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> GroupedLoopCounter:
-        """See Counter."""
         groups = {
             name: grouping.apply_to(self.domain[name]) for name, grouping in groupings.items()
         }
@@ -97,13 +94,11 @@ class LoopCounter:
         )
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
-        """See Counter."""
         added = tuple(one.as_attribute(name) for name, one in derived.items())
         domain = Domain((*self.domain, *added))
         return DerivingLoopCounter(self.rows, domain, self, dict(derived))
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
-        """See Counter."""
         counts: dict[int, int] = {}
         for row in self.rows:
             key = 0
@@ -113,14 +108,12 @@ class LoopCounter:
         return Sealed(np.array(sorted(counts.items()), dtype=np.int64).reshape(-1, 2))
 
     def grid(self, columns: tuple[str, ...], cells: int) -> Sealed:
-        """See Counter."""
         table = np.zeros((cells,) * len(columns), dtype=np.int64)
         for row in self.rows:
             table[tuple(self._interval(row, name, cells) for name in columns)] += 1
         return Sealed(table)
 
     def distance_total(self, rule: NearestCentre, *, clip: int, shift: int) -> Sealed:
-        """See Counter."""
         total = 0
         for place in self.places(rule.columns):
             exact = min(loops.distance(rule, place, centre) for centre in rule.centres)
@@ -128,44 +121,36 @@ class LoopCounter:
         return Sealed(np.array(total, dtype=np.int64))
 
     def children(self, tree: BitTree, asked: Sequence[tuple[Prefixes, int]]) -> list[Sealed]:
-        """See Counter."""
         places = self.places(tree.columns)
         return [Sealed(loops.children(places, tree, nodes, bits)) for nodes, bits in asked]
 
     def sum_by_centre(self, rules: Sequence[NearestCentre], *, salt: int) -> Sealed:
-        """See Counter."""
         return Sealed(loops.sum_by_centre(self.places(rules[0].columns), rules, salt=salt))
 
     def residuals(self, rule: NearestCentre, radii: tuple[int, ...]) -> Sealed:
-        """See Counter."""
         return Sealed(loops.residuals(self.places(rule.columns), rule, radii))
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
-        """See Counter."""
         codes, levels = [self.code(row, attribute) for row in self.rows], self.domain[attribute]
         return Sealed(loops.classify(self.places(rule.columns), codes, rule, levels.size))
 
     def mistakes(self, rule: PredictedLabel) -> Sealed:
-        """See Counter."""
         names = self.domain.discrete
         rows = [{name: self.code(row, name) for name in names} for row in self.rows]
         return Sealed(loops.mistakes(rows, rule))
 
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
-        """See Disclosing."""
         axes = list(zip(*self.places(columns), strict=True)) or [(-loops.EDGE, loops.EDGE)] * len(
             columns
         )
         return Sealed(np.array([[min(q) for q in axes], [max(q) for q in axes]], dtype=np.int64))
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
-        """See Disclosing."""
         places = sorted(self.places(columns), key=lambda q: (loops.hash_of(q, salt), q))
         middles = [(0,) * len(columns)] * many
         return Sealed(np.array([*places, *middles][:many], dtype=np.int64))
 
     def places(self, columns: tuple[str, ...]) -> list[loops.Place]:
-        """Fixed-point coordinates of every row."""
         return [tuple(self.coordinate(row, name) for name in columns) for row in self.rows]
 
     def _value(self, row: Row, name: str) -> float | str:
@@ -178,7 +163,6 @@ class LoopCounter:
         return _encoded(cells, self._value(row, name))
 
     def coordinate(self, row: Row, name: str) -> int:
-        """Fixed-point coordinate of one attribute of a row."""
         (interval,) = self.domain.box((name,))
         return _encoded(interval, self._value(row, name))
 
@@ -210,7 +194,6 @@ class GroupedLoopCounter(LoopCounter):
         return self.groupings[name].groups[level] if name in self.groupings else level
 
     def coordinate(self, row: Row, name: str) -> int:
-        """That of the finer counter."""
         return self.finer.coordinate(row, name)
 
 
@@ -234,5 +217,4 @@ class DerivingLoopCounter(LoopCounter):
         return one.groups[cell]
 
     def coordinate(self, row: Row, name: str) -> int:
-        """That of the counter of the given attributes."""
         return self.given.coordinate(row, name)

@@ -75,7 +75,6 @@ class PostgresServer:
             self._process = None
 
     def new_database(self) -> str:
-        """The URL of an empty database."""
         name = f"tests_{next(_NUMBERS)}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)

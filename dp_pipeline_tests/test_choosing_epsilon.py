@@ -24,7 +24,6 @@ def project(tmp_path: Path) -> Project:
 
 
 def blocks(language: str) -> list[str]:
-    """The page's blocks of a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
@@ -64,7 +63,6 @@ def test_the_factors_of_the_page_follow_from_their_epsilon():
 
 
 def noises(project: Project, name: str) -> dict[str, float]:
-    """ε → the noise that a plan says."""
     document = json.loads(project.cli_here("plan", name, "--json").out)
     return {release["epsilon"]: release["noise_of_a_count"] for release in document["releases"]}
 

@@ -77,7 +77,6 @@ def export(project: Project, *arguments: str, to: Path) -> Result:
 
 
 def exported(project: Project, *arguments: str, to: Path) -> dict[str, Any]:
-    """The document of an export that succeeds."""
     result = export(project, *arguments, "--json", to=to)
     assert result.code == 0, result.err
     document: dict[str, Any] = json.loads(result.out)

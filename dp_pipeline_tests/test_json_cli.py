@@ -41,7 +41,6 @@ def project(first: tuple[Path, Result], tmp_path: Path) -> Project:
 
 
 def document(result: Result, *, code: int = 0) -> dict[str, Any]:
-    """The one document that stands on stdout, without its format."""
     assert result.code == code, result.err
     assert "\x1b" not in result.out
     content: dict[str, Any] = json.loads(result.out)

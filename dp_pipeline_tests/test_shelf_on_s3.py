@@ -63,7 +63,6 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Rides at ε = 0.5."""
     project = Project(tmp_path_factory.mktemp("shelf"))
     project.declare("rides", RIDES)
     project.command("run", "rides", "--epsilon", "0.5", "--quiet")
@@ -71,7 +70,6 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def refused(project: Project) -> str:
-    """The line of an asset that failed."""
     return refusal(project.launch(load_spec(project.datasets / "rides.yaml"), "published"))
 
 
@@ -83,7 +81,6 @@ def files_of(bucket: Any) -> set[str]:
 
 
 def current(bucket: Any) -> dict[str, Any]:
-    """What a reader of ``current.json`` learns."""
     content: dict[str, Any] = json.load(bucket.Object(COPY + "current.json").get()["Body"])
     return content
 

@@ -75,7 +75,6 @@ def village(**columns: Any) -> pd.DataFrame:
 
 
 def filled(value: Any, *, rows: int = 6) -> pd.DataFrame:
-    """One value everywhere."""
     return pd.DataFrame({name: pd.Series([value] * rows, dtype=object) for name in DECLARED})
 
 

@@ -51,7 +51,6 @@ def cells(X: Any, domain: Any) -> dict[str, list[int]]:
 
 
 def counted(values: Any, declared: Any) -> list[int]:
-    """Rows in every cell of one column."""
     return cells(pd.DataFrame({"x": values}), {"x": declared})["x"]
 
 

@@ -79,34 +79,6 @@ def test_without_real_rows_a_square_is_how_much_a_pair_depends():
     assert result.mask[0, 1]
 
 
-REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: plot_marginals(DRAWN, columns=["shoe"]), "no column 'shoe': choose from pet, age"),
-    (lambda: plot_marginals(DRAWN, columns=[]), "columns: a plot takes 1 to"),
-    (
-        lambda: plot_marginals(DRAWN, columns=["pet", "pet"]),
-        "different columns, but 'pet' is repeated",
-    ),
-    (lambda: plot_marginals(DRAWN, ax=object()), "ax: expected one column to draw on it, got 2"),
-    (lambda: plot_marginals(DRAWN, TRUE[["age"]]), "has no column 'pet': choose from age"),
-    (
-        lambda: plot_pairs(DRAWN, columns=["pet"]),
-        "a plot of pairs needs at least two columns, got 1",
-    ),
-    (lambda: plot_marginals(copier().fit(VILLAGE)), "must be a frame, not a PrivateSynthesizer"),
-    (lambda: plot_map(DRAWN), "kmeans: the value must be a fitted PrivateKMeans, not"),
-    (
-        lambda: plot_map(quiet_fit(private(), VILLAGES), np.ones((2, 3))),
-        "columns as in the fit, not",
-    ),
-]
-
-
-@pytest.mark.parametrize(("draw", "words"), REFUSED)
-def test_what_cannot_be_plotted_is_refused(draw: Callable[[], Any], words: str):
-    with refusal(match=words):
-        draw()
-
-
 DAYS = pd.Series(pd.date_range("2025-01-01", periods=100))
 
 
@@ -193,30 +165,32 @@ def test_matplotlib_is_imported_lazily():
     assert printed.strip() == "False"
 
 
+FITTED = quiet_fit(private(), VILLAGES)
 WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
     ({"columns": 1.5}, "columns: the frame of synthetic rows has no column 1.5: choose from"),
     ({"columns": pd.NA}, "columns: the frame of synthetic rows has no column <NA>: choose"),
     ({"columns": [["pet"]]}, "columns: the frame of synthetic rows has no column"),
     ({"synthetic": None}, "synthetic: expected two dimensions, .* got NoneType"),
+    *(({"ax": ax}, "ax: expected .*, got") for ax in (1.5, "pet", pd.NA, [])),
+]
+REFUSED: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (plot_marginals, {"columns": ["shoe"]}, "no column 'shoe': choose from pet, age"),
+    (plot_marginals, {"columns": []}, "columns: a plot takes 1 to"),
+    (plot_marginals, {"columns": ["pet", "pet"]}, "different columns, but 'pet' is repeated"),
+    (plot_marginals, {"ax": object()}, "ax: expected one column to draw on it, got 2"),
+    (plot_marginals, {"columns": "pet", "ax": "a"}, "ax: expected matplotlib's axes, got"),
+    (plot_marginals, {"real": TRUE[["age"]]}, "has no column 'pet': choose from age"),
+    (plot_pairs, {"columns": ["pet"]}, "a plot of pairs needs at least two columns, got 1"),
+    (plot_marginals, {"synthetic": copier().fit(VILLAGE)}, "must be a frame, not a PrivateS"),
+    *((plot, *case) for plot in (plot_marginals, plot_pairs) for case in WRONG_TYPES),
+    (plot_map, {"kmeans": DRAWN}, "kmeans: the value must be a fitted PrivateKMeans, not"),
+    (plot_map, {"kmeans": FITTED, "real": np.ones((2, 3))}, "columns as in the fit, not"),
+    *((plot_map, {"kmeans": FITTED, "ax": ax}, "ax: expected matplotlib's") for ax in (1.5, [])),
 ]
 
 
-@pytest.mark.parametrize("plot", [plot_marginals, plot_pairs])
-@pytest.mark.parametrize(("arguments", "words"), WRONG_TYPES)
-def test_columns_of_a_wrong_type_are_refused(plot: Any, arguments: dict[str, Any], words: str):
+@pytest.mark.parametrize(("plot", "arguments", "words"), REFUSED)
+def test_what_cannot_be_plotted_is_refused(plot: Any, arguments: dict[str, Any], words: str):
+    standard = {} if plot is plot_map else {"synthetic": DRAWN}
     with refusal(match=words):
-        plot(**{"synthetic": DRAWN, **arguments})
-
-
-@pytest.mark.parametrize("ax", [1.5, "pet", pd.NA, []])
-@pytest.mark.parametrize(
-    "plot",
-    [
-        lambda ax: plot_marginals(DRAWN, columns="pet", ax=ax),
-        lambda ax: plot_pairs(DRAWN, ax=ax),
-        lambda ax: plot_map(quiet_fit(private(), VILLAGES), ax=ax),
-    ],
-)
-def test_ax_that_is_no_axes_is_refused(plot: Callable[[Any], Any], ax: Any):
-    with refusal(match="ax: expected matplotlib's axes, got"):
-        plot(ax)
+        plot(**{**standard, **arguments})

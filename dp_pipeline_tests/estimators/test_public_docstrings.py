@@ -39,7 +39,6 @@ def section(of: Any, title: str) -> str:
 
 
 def entries(of: Any, title: str) -> list[str]:
-    """The names that a section explains."""
     names = re.findall(r"^(\*?\w[\w, ]*)(?= :|$)", section(of, title), re.MULTILINE)
     return [word.strip() for name in names for word in name.split(",")]
 

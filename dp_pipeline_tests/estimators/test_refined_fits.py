@@ -105,8 +105,6 @@ def test_promise_names_both_fits() -> None:
 
 
 class StopsAtOnce(RecordingNoise):
-    """A crash."""
-
     def refined_laplace(self, *_: Any) -> Any:
         raise KeyboardInterrupt
 
@@ -323,7 +321,6 @@ def test_pickle_is_refined_once_with_a_ledger(ledger: Ledger) -> None:
 
 
 def refine_and_end(first: PrivateSynthesizer) -> None:
-    """Refine a fit."""
     synthesizer("2", **PAID).fit(PEOPLE, refines=first)
 
 

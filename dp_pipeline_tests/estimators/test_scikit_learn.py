@@ -36,7 +36,6 @@ OF_THE_SYNTHESIZER = {name: NOT_HERE[name] for name in ["check_estimators_empty_
 
 
 def checks_not_passed(estimator: BaseEstimator) -> dict[str, str]:
-    """Checks of scikit-learn that an estimator cannot pass, and why."""
     if isinstance(estimator, KAnonymousSelector):
         return OF_THE_SELECTOR
     if isinstance(estimator, PrivateSynthesizer):

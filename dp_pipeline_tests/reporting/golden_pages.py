@@ -147,7 +147,6 @@ def _report(**arguments: Any) -> str:
 
 
 def main() -> None:
-    """Write every file."""
     GOLDEN.mkdir(exist_ok=True)
     for name, text in golden_texts():
         (GOLDEN / name).write_text(text, encoding="utf-8")

@@ -25,12 +25,10 @@ WRITTEN = datetime(2025, 6, 2, 12, 30, tzinfo=UTC)
 
 
 def exact(model: str, epsilon: Fraction, value: float, metric: str = "nicv") -> QualityRow:
-    """A number on benchmark data."""
     return QualityRow(model, epsilon, metric, value, None, "square metres")
 
 
 def bought(model: str, epsilon: Fraction, value: float, scale: float) -> QualityRow:
-    """A number that was paid for."""
     return QualityRow(model, epsilon, "nicv", value, scale, "square metres")
 
 
@@ -80,7 +78,6 @@ NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records", "r
 
 
 def spend(scale: int = 2, epsilon: Fraction = HALF) -> Spend:
-    """A charge for one grid."""
     return Spend("grid of 4 cells an axis over x, y", LAPLACE, epsilon, 1, Fraction(scale))
 
 

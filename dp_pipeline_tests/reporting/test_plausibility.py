@@ -262,7 +262,6 @@ MOSTLY_NOISE = {("unbalance_like", "0.01")}
 
 @pytest.fixture(scope="module")
 def built_in(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Data sets with their prepared rows."""
     root: Path = tmp_path_factory.mktemp("built_in")
     result = {}
     for name in BUILT_IN:

@@ -26,7 +26,6 @@ def tree_over(sides: list[float], most: int = MOST_BITS) -> BitTree:
 
 
 def nodes_of(*pairs: tuple[int, int]) -> Prefixes:
-    """Nodes of these (depth, bits)."""
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return Prefixes(table[:, 0], table[:, 1])
 

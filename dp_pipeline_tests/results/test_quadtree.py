@@ -28,7 +28,6 @@ DEPTH = 4
 
 
 def nodes_of(*pairs: tuple[int, int]) -> Nodes:
-    """Nodes of these (depth, cell)."""
     array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return Nodes(array[:, 0], array[:, 1])
 

@@ -235,7 +235,6 @@ class Crash(BaseException):
 
 @pytest.fixture
 def count(tmp_path: Path) -> AnswerCount:
-    """Its count, begun."""
     counted = AnswerCount(tmp_path / "counts" / KEY)
     counted.create()
     return counted
