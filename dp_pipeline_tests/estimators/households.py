@@ -1,4 +1,4 @@
-"""Households of a village, their declaration, and synthesizers that copy them."""
+"""Households of a village and twelve patients, with estimators of both."""
 
 from decimal import Decimal
 from functools import partial
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 
-from dp_pipeline.estimators import InvalidParameter, PrivateSynthesizer
+from dp_pipeline.estimators import InvalidParameter, KAnonymousSelector, PrivateSynthesizer
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import TableModel
 
@@ -144,3 +144,36 @@ def require_valid(frame: pd.DataFrame) -> None:
     assert frame["rent"].between(0, 2000).all()
     assert frame["built"].dropna().between(1900, 2020).all()
     assert frame.index.equals(pd.RangeIndex(len(frame)))
+
+
+WITHOUT_A_FOREST = (
+    "hamdist_backward",
+    "hamdist_forward",
+    "hamdist_ratio",
+    "kjig",
+    "mutual_information",
+)
+PATIENTS = pd.DataFrame(
+    {
+        "age": [21.0, 25, 28, 33, 38, 39, 44, 47, 52, 55, 61, None],
+        "sex": list("ffmmfmfmfmff"),
+        "smokes": [False, True, True, False, True, False, True, True, False, True, False, True],
+        "children": [0, 0, 1, 2, 1, 3, 2, 2, 0, 1, 4, 3],
+    }
+)
+ILL = pd.Series(list("nnnnynyynyyy"), name="ill")
+EDGES = {"age": [30, 40, 50]}
+
+
+def selector(k: int = 3, **parameters: Any) -> KAnonymousSelector:
+    """Reproducible unless said otherwise."""
+    return KAnonymousSelector(k, **{"edges": EDGES, "random_state": 0, **parameters})
+
+
+def class_sizes(release: pd.DataFrame) -> pd.DataFrame:
+    """Rows, and different labels, of every class of a released frame, counted by pandas."""
+    *columns, label = release.columns
+    if not columns:
+        return pd.DataFrame({"rows": [len(release)], "labels": [release[label].nunique()]})
+    grouped = release.groupby(columns)[label]
+    return pd.DataFrame({"rows": grouped.size(), "labels": grouped.nunique()})

@@ -19,13 +19,14 @@ from dp_pipeline.anonymity.kjig import Kjig
 from dp_pipeline.anonymity.ranking import Rfka
 from dp_pipeline.estimators import KAnonymousSelector
 from dp_pipeline.metrics.disclosure import disclosure_report
-from dp_pipeline_tests.estimators.households import NoClass, refusal
-from dp_pipeline_tests.estimators.patients import (
+from dp_pipeline_tests.estimators.households import (
     EDGES,
     ILL,
     PATIENTS,
     WITHOUT_A_FOREST,
+    NoClass,
     class_sizes,
+    refusal,
     selector,
 )
 

@@ -22,8 +22,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.estimators import InvalidParameter, PrivateKMeans, PrivateSynthesizer, WeakSignal
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.estimators import households, people
-from dp_pipeline_tests.estimators.households import VILLAGE, copier, refusal
-from dp_pipeline_tests.estimators.patients import PATIENTS, selector
+from dp_pipeline_tests.estimators.households import PATIENTS, VILLAGE, copier, refusal, selector
 from dp_pipeline_tests.estimators.people import BOX, VILLAGES, in_columns, private
 from dp_pipeline_tests.instruments import ForcedNoise
 

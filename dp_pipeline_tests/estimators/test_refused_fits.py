@@ -16,8 +16,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.results.clusters import Clusters
-from dp_pipeline_tests.estimators.households import OPEN, VILLAGE, copier
-from dp_pipeline_tests.estimators.patients import ILL, PATIENTS, selector
+from dp_pipeline_tests.estimators.households import ILL, OPEN, PATIENTS, VILLAGE, copier, selector
 from dp_pipeline_tests.estimators.people import METHODS, VILLAGES, private, quiet_fit
 from dp_pipeline_tests.instruments import RecordingNoise
 

@@ -7,15 +7,14 @@ import pytest
 
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.stack.accounts import (
+    reading,
     replay_everything,
     require_nothing_uncounted,
     require_paid_once,
 )
 from dp_pipeline_tests.stack.city import declare_city, prepare
 from dp_pipeline_tests.stack.dagster_stack import running_stack
-from dp_pipeline_tests.stack.killing import VICTIMS, Kill, Killer
-from dp_pipeline_tests.stack.steward import Steward
-from dp_pipeline_tests.stack.store_reader import reading
+from dp_pipeline_tests.stack.steward import VICTIMS, Kill, Killer, Steward
 
 pytestmark = pytest.mark.stack
 

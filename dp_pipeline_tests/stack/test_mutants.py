@@ -20,12 +20,12 @@ from dp_pipeline_tests.orchestration.faults import die
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start, start_server
 from dp_pipeline_tests.stack.accounts import (
+    reading,
     replay_everything,
     require_nothing_uncounted,
     require_paid_once,
 )
 from dp_pipeline_tests.stack.city import prepare
-from dp_pipeline_tests.stack.store_reader import reading
 
 # In processes that are killed.
 pytestmark = pytest.mark.chain

@@ -23,9 +23,8 @@ from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.streams import EACH, STREAM, TABLES, TREES, ticked
 from dp_pipeline_tests.stack.accounts import charges, drawn_keys, unfinished
 from dp_pipeline_tests.stack.dagster_stack import CODE, DagsterStack, running_stack
-from dp_pipeline_tests.stack.killing import is_at_a_release
 from dp_pipeline_tests.stack.processes import wait_for
-from dp_pipeline_tests.stack.steward import Steward
+from dp_pipeline_tests.stack.steward import Steward, is_at_a_release
 
 pytestmark = pytest.mark.stack
 
