@@ -27,13 +27,6 @@ GARDEN = {
     "publish": None,
     "partitions": ["0.5"],
 }
-CITY: dict[str, Any] = {
-    **RIDES,
-    "population": "citizens",
-    "source": {"kind": "csv", "path": "city.csv"},
-    "attributes": {"lat": {"bounds": ["47", "48"]}, "lon": {"bounds": ["8", "9"]}},
-}
-CITIZENS = ("rider,lat,lon", *(f"p{n},47.{n}5,8.{9 - n}5" for n in range(10)))
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +35,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Project:
     project = Project(tmp_path_factory.mktemp("export"))
     project.declare("rides", RIDES)
     project.declare("plants", GARDEN)
-    project.write_rows("city.csv", CITIZENS)
-    project.declare("city", CITY)
     patients.declare(project)
     shops.shops(project)
     streams.stream(project, population="streamers")
     for command in (
         "run rides",
-        "run city --epsilon 0.1",
         "run shops --epsilon 0.5",
         "anonymize patients --k 2",
         "run stream --window 2026-W01..2026-W02",
@@ -96,7 +86,6 @@ def verify_export(project: Project, folder: Path) -> Result:
         ("rides", "rides/dpqt_kmeans at ε=0.5", "centres.csv"),
         ("rides --epsilon 0.1", "rides/dpqt_kmeans at ε=0.1", "centres.csv"),
         ("rides dpqt_kmeans", "rides/dpqt_kmeans at ε=0.5", "centres.csv"),
-        ("city dpqt_kmeans", "city/dpqt_kmeans at ε=0.1", "centres.geojson"),
         ("shops", "shops/independent at ε=0.5", "synthetic.csv"),
         ("shops --format arrow", "shops/independent at ε=0.5", "synthetic.arrow"),
         ("shops --format parquet", "shops/independent at ε=0.5", "synthetic.parquet"),
@@ -174,7 +163,7 @@ def test_an_uncleared_release_is_refused_unless_requested(ran: Project, argument
         ("rides --k 2", 2, "rides: --k: the release of dpqt_kmeans has an ε"),
         ("rides --window 2026-W01", 2, "has no windows, so none can be chosen"),
         ("nothing", 2, "nothing"),
-        ("city", 1, "of this declaration exists at ε=0.5: `dp"),
+        ("shops --epsilon 1", 1, "of this declaration exists at ε=1: `dp"),
         ("patients kjig --k 5", 1, "exists at K=5: `dp-pipeline anonymize patients --"),
     ],
 )
@@ -189,22 +178,22 @@ def test_only_an_earlier_export_is_replaced(ran: Project, tmp_path: Path) -> Non
         for epsilon in ("0.1", "0.5")
     )
     assert small["digest"] != large["digest"]
-    refused = export(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
-    assert_refused(refused, 2, f"{tmp_path / 'out'} may only be an earlier export of city/")
+    refused = export(ran, "shops", to=tmp_path / "out")
+    assert_refused(refused, 2, f"{tmp_path / 'out'} may only be an earlier export of shops/")
     assert verify_export(ran, tmp_path / "out").code == 0
 
 
 def test_a_changed_export_is_bad_and_says_which_file(ran: Project, tmp_path: Path) -> None:
-    exported(ran, "city", "dpqt_kmeans", to=tmp_path / "out")
-    with (tmp_path / "out" / "centres.geojson").open("ab") as file:
+    exported(ran, "rides", to=tmp_path / "out")
+    with (tmp_path / "out" / "centres.csv").open("ab") as file:
         file.write(b" ")
     checked = verify_export(ran, tmp_path / "out")
     assert checked.code == 1
-    assert "BAD  centres.geojson: the file has " in checked.out
+    assert "BAD  centres.csv: the file has " in checked.out
     result = ran.cli_here("verify", str(tmp_path / "out"), "--json")
     actual = json.loads(result.out)
     assert (result.code, actual["good"]) == (1, False)
-    assert [check["of"] for check in actual["checks"] if not check["good"]] == ["centres.geojson"]
+    assert [check["of"] for check in actual["checks"] if not check["good"]] == ["centres.csv"]
     assert_refused(verify_export(ran, tmp_path / "nothing"), 2)
 
 

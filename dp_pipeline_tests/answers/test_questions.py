@@ -59,13 +59,6 @@ def test_a_misspelt_level_is_refused_and_not_counted_as_none(opened: OpenTable) 
         answer_question(opened, "count where a != 'w' or b = 1")
 
 
-@pytest.mark.parametrize("method", ["count", "share"])
-def test_any_part_is_refused_of_rows_without_parts(opened: OpenTable, method: str) -> None:
-    message = f"A {method} of rows without parts takes no `any_part`: leave it out"
-    with pytest.raises(DeclarationError, match=message):
-        getattr(opened, method)(any_part="b > 1")
-
-
 def test_missing_values_are_counted_by_their_name_alone() -> None:
     people = [["no", 0.5], ["yes", 2.5], [None, 1.5], ["no", None]] * 250
     domain = {"smokes": ["no", "yes"], "hours": {"bounds": [0, 3], "bins": 3}}

@@ -164,14 +164,33 @@ def test_argument_of_another_type_is_refused(of_parts: bool, argument: str, valu
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("method", "columns"),
-    [("count", ()), ("share", ()), ("mean", ("size",)), ("quantile", ("size", 0.5))],
-)
-def test_any_part_is_refused_of_parts(method: str, columns: tuple[Any, ...]) -> None:
-    message = f"A {method} of parts takes a condition on them in `where`, not in `any_part`: move"
+ROWS = release(np.array([3, 4]), [(("a",), np.array([3, 4]), 1.0)], names="a")
+"""They have no parts."""
+OF_PARTS = "of parts takes a condition on them in `where`, not in `any_part`: move"
+OF_ROWS = "of rows without parts takes no `any_part`: leave it out"
+NO_PARTS = "Parts can be asked for where units have parts"
+OF_UNITS = "takes a condition on units in `where`, .*: .* `parts."
+WITH_PART = "with a part where age == 0"
+QUANTILE = "quantile 0.5 of size where region < 2"
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: exact().parts.count(any_part="age = 0"), f"A count {OF_PARTS}"),
+    (lambda: exact().parts.share(any_part="age = 0"), f"A share {OF_PARTS}"),
+    (lambda: exact().parts.mean("size", any_part="age = 0"), f"A mean {OF_PARTS}"),
+    (lambda: exact().parts.quantile("size", 0.5, any_part="age = 0"), f"A quantile {OF_PARTS}"),
+    (lambda: ROWS.count(any_part="a = 1"), f"A count {OF_ROWS}"),
+    (lambda: ROWS.share(any_part="a = 1"), f"A share {OF_ROWS}"),
+    (lambda: answer_question(ROWS, "count", of_parts=True), NO_PARTS),
+    (lambda: answer_question(ROWS, "count with a part where a = 1"), NO_PARTS),
+    (lambda: exact().count("region == 0 and age == 1"), "names age, a column of parts"),
+    (lambda: answer_question(exact(), f"mean size {WITH_PART}"), f"A mean {OF_UNITS}mean` "),
+    (lambda: answer_question(exact(), f"{QUANTILE} {WITH_PART}"), f"{OF_UNITS}quantile` "),
+]
+
+
+@pytest.mark.parametrize(("question", "message"), REFUSED)
+def test_a_condition_on_what_has_no_such_part_is_refused(question: Any, message: str) -> None:
     with pytest.raises(DeclarationError, match=message):
-        getattr(exact().parts, method)(*columns, any_part="age = 0")
+        question()
 
 
 TRUE = {
@@ -228,28 +247,6 @@ def test_replicates_are_of_units_or_of_parts() -> None:
     assert abs(len(units) - 240) < 6 * NOISE < abs(len(parts) - len(units))
     with pytest.raises(DeclarationError, match="A population is sampled unit by unit"):
         next(iter(opened.parts.replicates(1, seed=3, of="population")))
-
-
-def test_a_condition_about_parts_is_none_about_units() -> None:
-    with pytest.raises(DeclarationError, match="names age, a column of parts"):
-        exact().count("region == 0 and age == 1")
-
-
-@pytest.mark.parametrize("question", ["mean size", "quantile 0.5 of size where region < 2"])
-def test_a_mean_and_a_quantile_take_no_condition_about_parts(question: str) -> None:
-    method = question.partition(" ")[0]
-    fault = rf"A {method} takes a condition on units in `where`, .*: .* `parts.{method}` "
-    with pytest.raises(DeclarationError, match=fault):
-        answer_question(exact(), f"{question} with a part where age == 0")
-
-
-@pytest.mark.parametrize(
-    ("question", "of_parts"), [("count", True), ("count with a part where a = 1", False)]
-)
-def test_rows_have_no_parts(question: str, of_parts: bool) -> None:
-    rows = release(np.array([3, 4]), [(("a",), np.array([3, 4]), 1.0)], names="a")
-    with pytest.raises(DeclarationError, match="Parts can be asked for where units have parts"):
-        answer_question(rows, question, of_parts=of_parts)
 
 
 def test_the_verdict_is_of_units() -> None:

@@ -7,6 +7,7 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import time
 from fractions import Fraction
 from typing import Any
 
@@ -296,6 +297,7 @@ REFUSED: dict[str, Any] = {
     "bytes": pa.array([b"\xffsecret", b"a"]),
     "lists": pa.array([["secret"], ["a"]]),
     "mappings": pa.array([{"secret": 1}]),
+    "times": pa.array([time(1)]),
     "lists of objects": pd.Series([["secret"], ["a"]]),
     "periods": pd.Series(pd.period_range("2718", periods=2, freq="D")),
     "complex numbers": pd.Series([271828 + 1j]),

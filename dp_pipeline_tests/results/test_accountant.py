@@ -85,10 +85,10 @@ PURE_SPENDS = [
     laplace(ONE, sensitivity=5),
     laplace(ONE, NOISY_MAX, Fraction(2), sensitivity=3),
     laplace(ONE, TREE_PATHS, sensitivity=3),
-    laplace(ONE, biased_splits_name(2), Fraction(3), sensitivity=5),
-    laplace(ONE, biased_splits_name(4), Fraction(7, 3), sensitivity=5),
-    laplace(ONE, biased_splits_name(8), Fraction(15, 7), sensitivity=5),
-    laplace(ONE, biased_splits_name(16), Fraction(31, 15), sensitivity=5),
+    *(
+        laplace(ONE, biased_splits_name(many), Fraction(2 * many - 1, many - 1), sensitivity=5)
+        for many in (2, 4, 8, 16)
+    ),
 ]
 
 
