@@ -24,11 +24,7 @@ TOWN = Domain(
     (
         Attribute("x", "x", "clip", coordinate=Coordinate(0.0, 8.0)),
         Attribute(
-            "y",
-            "y",
-            "clip",
-            coordinate=Coordinate(-1.0, 1.0),
-            cells=Bins((-1.0, -0.5, 0.0, 1.0)),
+            "y", "y", "clip", coordinate=Coordinate(-1.0, 1.0), cells=Bins((-1.0, -0.5, 0.0, 1.0))
         ),
         Attribute("colour", "colour", "drop", cells=Levels(("red", "green", "blue"))),
         Attribute("smokes", "smokes", "drop", cells=Levels(("no", "yes"))),

@@ -42,11 +42,7 @@ REFUSALS = [
     ("plan nothing_alike", "`export DP_PIPELINE_DATASETS=FOLDER`", {}),
     ("run toy --model dpqt_kmean", "did you mean dpqt_kmeans?", {}),
     ("run toy --model mst", "declare mst in its file", {}),
-    (
-        "run toy --epsilon 0.3",
-        "be one of 0.5, 1, not 0.3: list it under `partitions`",
-        {},
-    ),
+    ("run toy --epsilon 0.3", "be one of 0.5, 1, not 0.3: list it under `partitions`", {}),
     ("run toy --epsilon 0,5", "expected a decimal number from 0.000001", {}),
     ("run ../toy", "There is no data set '../toy'", {}),
     ("run toy --snapshot ../x", "The name of a snapshot must have letters, digits", {}),

@@ -41,10 +41,7 @@ person = st.integers(-5, 99), st.sampled_from("fm?"), days
 homes = st.lists(st.tuples(ids, regions), max_size=5, min_size=1)
 persons = st.lists(st.tuples(ids, *person), max_size=6, min_size=1)
 two_frames = st.tuples(homes, persons).map(
-    lambda rows: {
-        "homes": frame(rows[0], "region"),
-        "persons": frame(rows[1], "age", "sex", "day"),
-    }
+    lambda rows: {"homes": frame(rows[0], "region"), "persons": frame(rows[1], "age", "sex", "day")}
 )
 flat_rows = st.lists(st.tuples(ids, regions, *person), max_size=8, min_size=1)
 one_frame = flat_rows.map(lambda rows: frame(rows, "region", "age", "sex", "day"))
