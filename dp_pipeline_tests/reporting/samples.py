@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Attribute, Domain, OneRow
+from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Coordinate
-from dp_pipeline.config.source import Source
 from dp_pipeline.ledger import Balance
 from dp_pipeline.metrics.disclosure import disclosure_report
 from dp_pipeline.reporting.metrics import QualityRow
@@ -39,23 +38,11 @@ def spec(**changes: Any) -> DatasetSpec:
         "title": "Squares",
         "description": "Points in a square.",
         "population": "square_people",
-        "purpose": "benchmark",
-        "protection": OneRow(),
-        "relation": "add_remove",
-        "ceiling": None,
-        "source": Source("generator", "squares"),
-        "domain": Domain(
-            tuple(Attribute(name, name, "clip", Coordinate(0.0, 4.0)) for name in ("x", "y"))
-        ),
-        "one_hot": False,
-        "nominal_rows": None,
+        "domain": Domain(tuple(Attribute(name, name, "clip", SQUARE[0]) for name in "xy")),
         "partitions": (HALF, ONE),
         "models": {"eug_kmeans": {}},
-        "publish": None,
-        "evaluation": None,
-        "distinct_population": None,
     }
-    return DatasetSpec(**{**fields, **changes})
+    return DatasetSpec.of_domain(**{**fields, **changes})
 
 
 FACTS = {

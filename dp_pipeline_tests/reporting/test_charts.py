@@ -119,23 +119,24 @@ def test_line_names_stand_inside_the_picture():
         assert (displayed[:, -3:] == 1).all()
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [exact("a", ONE, math.nan)],
-        [exact("a", ONE, 0.0)],
-        [bought("a", Fraction(1, 3), 1e-9, 1e9)],
-        [exact("a", epsilon, float(10 / epsilon)) for epsilon in (HALF, TEN, Fraction(10**6))],
-        [exact(f"m{i}", e, 1.0 + i) for i in range(30) for e in (HALF, Fraction("0.51"))],
-        [exact("a", ONE, 0.0, "avd_2"), bought("b", ONE, 0.5, 0.1)],
-        [exact(f"m{i}", e, 1.0 + i, k) for i in range(9) for e in (HALF, TEN) for k in "abcdefgh"],
+EPSILONS, CLOSE = (HALF, TEN, Fraction(10**6)), (HALF, Fraction("0.51"))
+AWKWARD: dict[str, list[QualityRow]] = {
+    "empty": [],
+    "not a number": [exact("a", ONE, math.nan)],
+    "zero": [exact("a", ONE, 0.0)],
+    "all noise": [bought("a", Fraction(1, 3), 1e-9, 1e9)],
+    "log": [exact("a", epsilon, float(10 / epsilon)) for epsilon in EPSILONS],
+    "thirty models": [
+        exact(f"m{i}", e, 1.0 + i) for i in range(30) for e in (HALF, Fraction("0.51"))
     ],
-    ids=[
-        *("empty", "not a number", "zero", "all noise", "log", "thirty models"),
-        *("another model each", "nine models in eight panels"),
+    "another model each": [exact("a", ONE, 0.0, "avd_2"), bought("b", ONE, 0.5, 0.1)],
+    "nine models in eight panels": [
+        exact(f"m{i}", e, 1.0 + i, k) for i in range(9) for e in (HALF, TEN) for k in "abcdefgh"
     ],
-)
+}
+
+
+@pytest.mark.parametrize("rows", AWKWARD.values(), ids=AWKWARD)
 @pytest.mark.usefixtures("coarse")
 def test_line_chart_takes_awkward_rows(rows):
     pixels(utility(rows))
