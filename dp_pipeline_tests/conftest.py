@@ -41,10 +41,8 @@ gc.disable()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """No examples are looked for in the docstrings of tests: they have none, and every process
-    that runs tests would look through all names of all files for them.
-    """
-    return [one for one in (yield) if type(one) is pytest.Module]
+    """Look for no examples in the docstrings of tests, which have none: that takes seconds."""
+    return [collector for collector in (yield) if type(collector) is pytest.Module]
 
 
 LONGEST_FIRST = ("test_cli.py", "orchestration", "ledger", "studies", "models", "raw")
@@ -55,9 +53,7 @@ BY_ONE_PROCESS = ("orchestration", "ledger", "studies")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In this order they are handed out, a file at a time: a long one that comes last would be
-    waited for.
-    """
+    """Hand out long files first: one that comes last would be waited for."""
 
     def place(item: pytest.Item) -> int:
         parts = Path(item.path).parts
@@ -69,9 +65,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """``--dist loadfile``, but some folders are handed out whole. Not with chains: those of one
-    folder take longer than everything else.
-    """
+    """``--dist loadfile``, but hand out some folders whole, unless with their long chains."""
     without_chains = "not chain" in config.getvalue("markexpr")
     if config.getvalue("dist") != "loadfile" or not without_chains:
         return None
@@ -88,9 +82,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def forgotten_disk() -> Iterator[None]:
-    """Files are left to the kernel to write, but for those of commands and of children that are
-    killed: nobody cuts the power, and one chain would wait for the disk a hundred times.
-    """
+    """Leave files to the kernel to write: one chain would wait for the disk a hundred times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
         yield
@@ -98,9 +90,7 @@ def forgotten_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def blank_pictures() -> Iterator[None]:
-    """Pictures are made, and are blank: what is drawn is looked at in the tests of reporting, and
-    one chain would draw five of them.
-    """
+    """Make blank pictures: one chain would draw five, which the tests of reporting look at."""
     # Late: most folders of tests draw nothing.
     from matplotlib.figure import Figure
 

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -44,10 +43,6 @@ def test_every_name_is_seen_and_can_be_had():
         assert callable(getattr(dp, name)), name
     with pytest.raises(AttributeError, match="has no attribute 'publish_all'"):
         _ = dp.publish_all  # type: ignore[attr-defined]
-
-
-def test_the_package_says_that_it_has_types():
-    assert (resources.files("dp_pipeline") / "py.typed").is_file()
 
 
 def kmeans() -> dp.PrivateKMeans:

@@ -37,27 +37,34 @@ def paid_by(population: str, **parameters: Any) -> Any:
     return private(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
 
 
-def test_a_fit_is_charged_and_settled_with_its_spends(ledger: Ledger):
-    estimator = quiet_fit(paid_by("riders"), VILLAGES)
-    reserve, settled = ledger.entries("riders")[-2:]
+def table_paid_by(population: str, **parameters: Any) -> Any:
+    return copier(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
+
+
+IN_RHO = "concentrated"
+CHARGED: dict[str, tuple[Any, Fraction, dict[str, str]]] = {
+    "pure": (paid_by("riders"), Fraction("0.4"), {"method": "htree_kmeans", "noise": "exact"}),
+    "ρ": (paid_by(IN_RHO, method="dp_kmeans"), Fraction("0.08"), {"method": "dp_kmeans"}),
+    "a table in ρ": (table_paid_by(IN_RHO), Fraction("0.08"), {"method": "one_shot"}),
+    "at the δ of an account": (
+        table_paid_by(IN_RHO, delta="1e-9"), rho_of(Fraction("0.4"), DELTA), {"delta": "1e-9"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CHARGED)
+def test_a_fit_is_charged_and_settled_with_its_spends(case: str, ledger: Ledger):
+    estimator, amount, facts = CHARGED[case]
+    fit = estimator.fit(VILLAGE if "domain" in estimator.get_params() else VILLAGES)
+    reserve, settled = ledger.entries(estimator.population)[-2:]
     assert (reserve.event, settled.event) == ("reserve", "settled")
-    assert reserve.nano_epsilon == 400_000_000
-    assert [row.epsilon for row in settled.spends] == [spend.epsilon for spend in estimator.spends_]
-    assert reserve.facts["method"] == "htree_kmeans"
-    assert reserve.facts["noise"] == "exact"
+    assert Fraction(reserve.nano_epsilon, 10**9) == amount
+    paid = [row.epsilon for row in settled.spends]
+    assert sum(paid) == amount
+    assert len(paid) > 1
+    assert case != "pure" or paid == [spend.epsilon for spend in fit.spends_]
+    assert facts.items() <= reserve.facts.items()
     assert settled.facts["transcript"]
-
-
-@pytest.mark.parametrize("is_table", [False, True])
-def test_an_account_in_rho_is_charged_half_the_square_of_a_fit(ledger: Ledger, is_table: bool):
-    if is_table:
-        table_paid_by("concentrated").fit(VILLAGE)
-    else:
-        quiet_fit(paid_by("concentrated", method="dp_kmeans"), VILLAGES)
-    reserve, settled = ledger.entries("concentrated")[-2:]
-    assert reserve.nano_epsilon == 80_000_000
-    assert sum(row.epsilon for row in settled.spends) == Fraction("0.08")
-    assert len(settled.spends) > 1
 
 
 def test_fits_and_clones_add_up_until_the_ceiling_refuses_one(ledger: Ledger):
@@ -124,19 +131,6 @@ def test_without_a_population_no_ledger_is_touched(ledger: Ledger):
     before = ledger.entries()
     quiet_fit(private(), VILLAGES)
     assert ledger.entries() == before
-
-
-def table_paid_by(population: str, **parameters: Any) -> Any:
-    return copier(**{"population": population, "epsilon": "0.4", "noise": "exact", **parameters})
-
-
-def test_table_at_the_account_delta_costs_its_rho(ledger: Ledger):
-    table_paid_by("concentrated", delta="1e-9").fit(VILLAGE)
-    reserve, settled = ledger.entries("concentrated")[-2:]
-    rho = rho_of(Fraction("0.4"), DELTA)
-    assert Fraction(reserve.nano_epsilon, 10**9) == rho
-    assert sum(row.epsilon for row in settled.spends) == rho
-    assert reserve.facts["delta"] == "1e-9"
 
 
 def test_samples_and_marginals_are_not_charged(ledger: Ledger):

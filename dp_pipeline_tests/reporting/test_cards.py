@@ -1,4 +1,4 @@
-"""Cards: what golden texts do not hold of them, how long they get, and what they refuse."""
+"""What cards and reports say, word by word; how long cards get, and what they refuse."""
 
 import re
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.releases import ReportedRelease
 from dp_pipeline.results.measurement import NoisyNumber
-from dp_pipeline_tests.reporting.golden_pages import DEARER
+from dp_pipeline_tests.reporting.golden_pages import DEARER, GOLDEN, golden_texts
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     MARKUP,
@@ -189,3 +189,21 @@ def card_of_classes(words: str) -> str:
 @given(text=st.text(max_size=40) | st.sampled_from(MARKUP))
 def test_no_text_becomes_markup(card_with: Callable[[str], str], text: str):
     require_no_markup(card_with(text).split("\n"), card_with("x").split("\n"))
+
+
+TEXTS = dict(golden_texts())
+
+
+def test_every_golden_text_is_that_of_a_page():
+    assert {path.name for path in GOLDEN.iterdir()} == set(TEXTS)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_page_equals_its_golden_text(name: str):
+    assert TEXTS[name] == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_template_leaves_a_gap_in_a_sentence(name: str):
+    for line in TEXTS[name].splitlines():
+        assert not re.search(r" [.,;:](\s|$)|\( | \)|,\w|(?<!0)\.\.|;;", line), line
