@@ -102,16 +102,6 @@ def test_a_command_without_what_it_needs_is_wrong_use(command: list[str], projec
     assert "Traceback" not in result.err
 
 
-def test_the_list_of_data_sets_says_which_need_something(project: Project):
-    project.declare("rides", RIDES)
-    lines = project.cli_here("data", "list").out.splitlines()
-    line_of = {line.split()[0]: line for line in lines if line.strip()}
-    assert re.search(r"release +at most 2 rows of a person.* yes", line_of["rides"])
-    assert re.search(r"benchmark +one row .* needs DP_PIPELINE_DATA", line_of["nltcs"])
-    assert re.search(r"benchmark +one row .* by download", line_of["birch3"])
-    assert line_of["wdbc"].rstrip().endswith("yes")
-
-
 def test_a_plan_and_a_check_read_no_row_and_make_nothing(project: Project):
     project.declare("rides", RIDES)
     (project.datasets / "rides.csv").unlink()

@@ -17,10 +17,8 @@ from dp_pipeline.config.draft import SCHEMA_FILE
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Ledger
 from dp_pipeline.releases.account import declared_account
-from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.config.declarations import assert_no_name_twice, declaration, written
 from dp_pipeline_tests.ledger.population import account, charge
-from dp_pipeline_tests.orchestration.projects import definitions_of
 
 SECRET = "1902107770713359"
 
@@ -93,6 +91,7 @@ def test_the_list_marks_downloads_without_the_network(folder: Path) -> None:
     download = "download: {url: 'https://example.org/a', at_most_mb: 1, sha256: " + "ab" * 32 + "}"
     written(folder, declaration(source=f"source: {{kind: csv, path: toy.csv, {download}}}"))
     assert line_with(" toy ").endswith(" by download")
+    assert line_with(" nltcs ").endswith(" needs DP_PIPELINE_DATA")
     (folder / "toy.csv").write_text("x\n")
     assert line_with(" toy ").endswith(" yes")
 
@@ -170,19 +169,6 @@ def test_a_file_is_named_so_that_both_may_be_moved(folder: Path, monkeypatch) ->
     assert path_of("second", "--folder", "sets") == str(folder / "rides.csv")
     monkeypatch.setenv("DP_PIPELINE_DATA", str(folder))
     assert path_of("third", "--folder", "sets") == "$DP_PIPELINE_DATA/rides.csv"
-
-
-def test_a_draft_with_its_decisions_made_is_a_chain_in_dagster(folder: Path) -> None:
-    succeeded("init", "rides", "--from", "rides.csv", "--person", "Rider")
-    path = folder / "rides.yaml"
-    text = path.read_text().replace("at_most: TODO", "at_most: 5")
-    text = text.replace("    # bounds: [TODO, TODO]\n    # bins", "    bounds: [0, 90]\n    bins")
-    text = text.replace("    # nullable: false", "    nullable: false")
-    path.write_text(text)
-    (spec,) = [spec for spec in available_datasets() if spec.name == "rides"]
-    graph = definitions_of(spec, Home(folder / "home")).resolve_asset_graph()
-    keys = {key.to_user_string() for key in graph.get_all_asset_keys()}
-    assert {"rides/ingested", "rides/htree_kmeans", "rides/one_shot", "rides/budget"} <= keys
 
 
 def test_the_schema_is_printed_and_lies_beside_a_draft(folder: Path) -> None:
@@ -359,25 +345,25 @@ def test_every_parameter_of_a_model_can_be_checked_alone() -> None:
         assert parameters.from_text(model, {}, of="toy") is not None
 
 
-PARSED = """\
-name: rides
-description: Rides.
-population: rides
-purpose: release
-protection: {unit: one_row}
-ceiling: {total: 9}
-source: {kind: csv, path: messy.csv, delimiter: ;}
+AGE = "\n  age: {bounds: [16, 99], bins: 5, nullable: true}"
+ATTRIBUTES = """\
 attributes:
   day: {type: date, bounds: [2026-10-01, 2026-10-31], every: week, format: "%d.%m.%Y"}
   fare: {bounds: [0, 50], bins: 5, decimal: ","}
-  age: {bounds: [16, 99], bins: 5, nullable: true}
   bike: {levels: [city, cargo], nullable: true}
-  hour: {levels: 0..23, nullable: true}
-derive:
-  hour: {hour: at}
-partitions: [1]
-models: {one_shot: }
-"""
+  hour: {levels: 0..23, nullable: true}"""
+
+
+def parsed(**changes: str) -> str:
+    """A declaration of messy rows."""
+    own = {
+        "protection": "protection: {unit: one_row}",
+        "source": "source: {kind: csv, path: messy.csv, delimiter: ;}",
+        "attributes": ATTRIBUTES + AGE,
+        "derive": "derive: {hour: {hour: at}}",
+        "models": "models: {one_shot: }",
+    }
+    return declaration(**{**own, **changes})
 
 
 @pytest.fixture
@@ -395,15 +381,14 @@ def messy(folder: Path) -> Path:
         "ignored;ignored;ignored;ignored;ignored",
     ]
     (folder / "messy.csv").write_text("\n".join(lines) + "\n")
-    (folder / "rides.yaml").write_text(PARSED)
-    return folder / "rides.yaml"
+    return written(folder, parsed())
 
 
 @pytest.mark.usefixtures("terminal")
 def test_a_sample_counts_how_rows_parse_and_shows_no_value(messy: Path) -> None:
     before = sorted(messy.parent.rglob("*"))
     output = succeeded("check", str(messy), "--sample", "3")
-    table = "day 1 0 1 1, fare 1 0 1 1, age 0 1 1 1, bike 1 1 0 1, hour 2 1 0 0"
+    table = "day 1 0 1 1, fare 1 0 1 1, bike 1 1 0 1, hour 2 1 0 0, age 0 1 1 1"
     assert [line.split() for line in output.splitlines()[-6:-1]] == [
         line.split() for line in table.split(", ")
     ]
@@ -414,13 +399,15 @@ def test_a_sample_counts_how_rows_parse_and_shows_no_value(messy: Path) -> None:
 
 @pytest.mark.usefixtures("terminal")
 def test_a_sample_says_how_many_rows_are_in_no_window(messy: Path) -> None:
-    cut = PARSED.replace("{total: 9}", "{each_window: 1}").replace(
-        "protection: {unit: one_row}",
-        "protection: {unit: rows_of_person, column: age, at_most: 2, within: window}\n"
-        "windows: {column: at, every: week, first: 2026-W30}",
+    unit = "{unit: rows_of_person, column: age, at_most: 2, within: window}"
+    text = parsed(
+        ceiling="ceiling: {each_window: 1}",
+        protection=f"protection: {unit}",
+        attributes=ATTRIBUTES,
+        windows="windows: {column: at, every: week, first: 2026-W30}",
+        publish="publish: {model: one_shot, epsilon: 1}",
     )
-    cut = cut.replace("  age: {bounds: [16, 99], bins: 5, nullable: true}\n", "")
-    messy.write_text(cut + "publish: {model: one_shot, epsilon: 1}\n")
+    messy.write_text(text)
     output = succeeded("check", str(messy), "--sample", "3")
     assert "How the first 3 rows parse" in output
     assert "  rows without a time in 'at', which are in no window: 1\n" in output
@@ -430,7 +417,7 @@ def test_a_sample_says_how_many_rows_are_in_no_window(messy: Path) -> None:
 @pytest.mark.usefixtures("terminal")
 def test_a_sample_says_how_many_rows_break_a_constraint(messy: Path) -> None:
     constraints = 'constraints: {never: {fare: "[0, 10)", bike: [city, missing]}}\n'
-    messy.write_text(PARSED + constraints)
+    messy.write_text(parsed() + constraints)
     lines = succeeded("check", str(messy), "--sample", "3").splitlines()
     assert "  1 rows break the constraint: never fare [0, 10) with bike city or missing" in lines
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from jinja2 import DictLoader, UndefinedError
 
-from dp_pipeline import files
 from dp_pipeline.config.domain import RowsOfPerson
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.releases.release import code_version
@@ -138,19 +137,6 @@ def test_many_releases_are_listed_by_a_click(many: int, tmp_path):
     assert all(f"model_{index}" in text for index in range(many))
 
 
-def test_every_hostile_text_of_classes_is_escaped(tmp_path):
-    hostile = k_anonymous(
-        **dict.fromkeys(("model", "summary", "label"), HOSTILE),
-        columns=[(HOSTILE, HOSTILE, HOSTILE)],
-        measures={**measures("aa", "aab"), HOSTILE: 1.0},
-    )
-    names = spec(**dict.fromkeys(("name", "title", "description", "population"), HOSTILE))
-    text = written(tmp_path, "k", spec=names, releases=[hostile], non_dp_releases=[HOSTILE])
-    assert "<script" not in text
-    assert "&lt;script&gt;" in text
-    assert "img" not in {tag for tag, _ in Page(text).tags}
-
-
 def test_every_hostile_text_is_escaped(tmp_path):
     hostile_release = release(
         **dict.fromkeys(("model", "evaluation", "state", "snapshot", "noise"), HOSTILE),
@@ -170,6 +156,15 @@ def test_every_hostile_text_is_escaped(tmp_path):
     assert "&lt;script&gt;" in text
     images = [attributes for tag, attributes in Page(text).tags if tag == "img"]
     assert [set(attributes) for attributes in images] == [{"src", "alt"}]
+    classes = k_anonymous(
+        **dict.fromkeys(("model", "summary", "label"), HOSTILE),
+        columns=[(HOSTILE, HOSTILE, HOSTILE)],
+        measures={**measures("aa", "aab"), HOSTILE: 1.0},
+    )
+    own = {"spec": spec(**texts), "releases": [classes], "non_dp_releases": [HOSTILE]}
+    text = written(tmp_path, "k", **own)
+    assert "<script" not in text
+    assert "img" not in {tag for tag, _ in Page(text).tags}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -249,15 +244,6 @@ def test_failed_write_keeps_the_old_page(tmp_path, monkeypatch):
         written(folder)
     assert list(folder.iterdir()) == [folder / "report.html"]
     assert (folder / "report.html").read_bytes() == old
-
-
-def test_leftover_page_of_a_killed_run_is_listed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)
-    monkeypatch.setattr(Path, "replace", lambda *_: None)
-    monkeypatch.setattr(files, "MIN_LEFTOVER_SECONDS", 0.0)
-    with pytest.raises(FileNotFoundError):
-        written(tmp_path)
-    assert list(files.leftovers(tmp_path)) == list(tmp_path.iterdir()) != []
 
 
 def test_time_is_an_argument_or_now(tmp_path):
