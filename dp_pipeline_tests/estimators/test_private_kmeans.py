@@ -107,13 +107,6 @@ def test_a_fit_keeps_what_it_warned_of():
     assert strong.warnings_ == ()
 
 
-def test_rows_in_another_unit_warn_of_a_bound():
-    # Kilometres in place of metres: all of them are beyond the box.
-    metres = np.repeat(VILLAGES, 200, axis=0) * 1000
-    with pytest.warns(WeakSignal, match="At a bound: .* upper bound of x0"):
-        private().fit(metres)
-
-
 @pytest.mark.parametrize(("noise", "is_new"), [(SeededNoise(7), True), ("seeded:7", False)])
 def test_a_fit_costs_epsilon_again_and_noise_by_name_restarts(noise: Any, is_new: bool):
     estimator = private(noise=noise, epsilon="0.3")

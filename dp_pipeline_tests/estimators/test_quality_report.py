@@ -185,13 +185,9 @@ def test_a_report_needs_a_fit_columns_and_rows_for_a_label(fitted: PrivateSynthe
 
 
 def test_cost_of_noise_falls_with_epsilon():
-    rows, standard = (
-        pd.DataFrame({"smokes": ["no", "yes"] * 500}),
-        {"domain": {"smokes": ["no", "yes"]}},
-    )
-    much, little = (
-        copier(**standard, epsilon=epsilon).fit(rows).quality_report().cost for epsilon in (0.1, 1)
-    )
+    rows, domain = pd.DataFrame({"smokes": ["no", "yes"] * 500}), {"smokes": ["no", "yes"]}
+    fits = (copier(domain=domain, epsilon=epsilon).fit(rows) for epsilon in (0.1, 1))
+    much, little = (fit.quality_report().cost for fit in fits)
     assert much.noise == pytest.approx(10 * little.noise, rel=0.3)
     assert (much.seen, little.seen) == (0, 0)
 

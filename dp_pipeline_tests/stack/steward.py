@@ -1,9 +1,8 @@
-"""What a steward does in the UI when a backfill was interrupted, through the same GraphQL.
+"""What a steward does in the UI when a backfill was interrupted, and the kills that interrupt it.
 
 A run whose process was killed is marked as failed by its code server, one that never started by
-the daemon. A run whose process ended together with its code server is said to go on for ever: it
-is terminated by hand. Then the partitions that are not green are launched once more; whatever was
-paid before is gone on with, or replayed.
+the daemon; one that ended together with its code server is terminated by hand. Then partitions
+that are not green are launched once more: what was paid before is gone on with, or replayed.
 """
 
 import itertools
