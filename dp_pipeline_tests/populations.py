@@ -81,18 +81,16 @@ class LoopCounter:
     def count_left_out(self) -> Sealed:
         return Sealed(np.array(self.others, dtype=np.int64))
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> GroupedLoopCounter:
-        groups = {
-            name: grouping.apply_to(self.domain[name]) for name, grouping in groupings.items()
-        }
-        return GroupedLoopCounter(
-            self.rows, self.domain.with_attributes(groups), self, dict(groupings)
-        )
+    def grouped(self, groupings: Mapping[str, Grouping]) -> DerivingLoopCounter:
+        coarse = {name: each.apply_to(self.domain[name]) for name, each in groupings.items()}
+        groups = {name: ((name,), each.groups) for name, each in groupings.items()}
+        domain = self.domain.with_attributes(coarse)
+        return DerivingLoopCounter(self.rows, domain, self, groups)
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
-        added = tuple(one.as_attribute(name) for name, one in derived.items())
-        domain = Domain((*self.domain, *added))
-        return DerivingLoopCounter(self.rows, domain, self, dict(derived))
+        added = tuple(each.as_attribute(name) for name, each in derived.items())
+        groups = {name: (each.attributes, each.groups) for name, each in derived.items()}
+        return DerivingLoopCounter(self.rows, Domain((*self.domain, *added)), self, groups)
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         counts: dict[int, int] = {}
@@ -175,42 +173,24 @@ def _encoded(cells: Levels | Bins | Coordinate, value: float | str) -> int:
 
 
 @dataclass(frozen=True)
-class GroupedLoopCounter(LoopCounter):
-    """The same, of groups of levels.
-
-    finer   counts the levels themselves
-    """
-
-    finer: LoopCounter = field(default_factory=lambda: LoopCounter(NOBODY))
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
-
-    def code(self, row: Row, name: str) -> int:
-        """Group of the level of one attribute of a row."""
-        level = self.finer.code(row, name)
-        return self.groupings[name].groups[level] if name in self.groupings else level
-
-    def coordinate(self, row: Row, name: str) -> int:
-        return self.finer.coordinate(row, name)
-
-
-@dataclass(frozen=True)
 class DerivingLoopCounter(LoopCounter):
-    """The same, with attributes more.
+    """The same, with attributes that cells of given ones decide: their groups, or others.
 
-    given   counts the attributes that decide them
+    given    counts the given attributes
+    groups   attribute → those that decide it, and the group of each of their cells
     """
 
     given: LoopCounter = field(default_factory=lambda: LoopCounter(NOBODY))
-    derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
+    groups: Mapping[str, tuple[Sequence[str], Sequence[int]]] = field(default_factory=dict)
 
     def code(self, row: Row, name: str) -> int:
-        """Group of the cell that the row's own attributes are in."""
-        if name not in self.derived:
+        if name not in self.groups:
             return self.given.code(row, name)
-        one, cell = self.derived[name], 0
-        for attribute in one.attributes:
+        attributes, groups = self.groups[name]
+        cell = 0
+        for attribute in attributes:
             cell = cell * self.given.domain[attribute].size + self.given.code(row, attribute)
-        return one.groups[cell]
+        return groups[cell]
 
     def coordinate(self, row: Row, name: str) -> int:
         return self.given.coordinate(row, name)
