@@ -101,10 +101,7 @@ class RecordingNoise(DrawingNoise):
 
 @dataclass
 class ForcedNoise(DrawingNoise):
-    """The same answers whoever is asked: a function of the seed and of nothing exact.
-
-    Any answer has positive probability under the mechanisms, so a run on forced
-    answers is a possible run on every population.
+    """Answers that nothing exact decides: a run on them is possible on every population.
 
     most   size of the answers, so that trees grow
     """
@@ -134,9 +131,7 @@ class ForcedNoise(DrawingNoise):
 
 @dataclass(frozen=True)
 class NoiseOfContent(DrawingNoise):
-    """Noise that a question with the same exact answer and scale always gets, however many were
-    asked before.
-    """
+    """Noise that the same exact answer and scale always get, however many came before."""
 
     name: str = "of content"
 

@@ -1,6 +1,5 @@
 """`dp-pipeline export` and `verify`: from a home into a folder, and checked without a home."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -107,18 +106,6 @@ def test_an_export_reads_no_row_and_verifies_without_a_home(
     assert (checked.code, checked.err) == (0, ""), checked.out
     assert actual["digest"] in checked.out
     assert "BAD" not in checked.out
-
-
-def test_what_is_exported_is_what_was_released(ran: Project, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    outcome = exported(ran, "rides", to=tmp_path / "out")
-    (stored,) = ran.home.released.glob(f"rides/dpqt_kmeans/{outcome['key'][:32]}/*/centres.parquet")
-    lines = list(csv.DictReader((tmp_path / "out" / "centres.csv").open(encoding="utf-8-sig")))
-    for name, values in pq.read_table(stored).to_pydict().items():
-        assert [float(line[name]) for line in lines] == values
-    card = (ran.home.reports / "rides.cards" / "dpqt_kmeans.0.5.md").read_bytes()
-    assert (tmp_path / "out" / "card.md").read_bytes() == card
 
 
 def test_no_secret_of_the_home_and_no_row_is_in_an_export(ran: Project, tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-"""The newest cleared release in a bucket of an S3 server, by the driver that a user installs: the
-server is moto's, on this computer.
-"""
+"""The newest cleared release in a bucket of an S3 server: moto's, by the driver of a user."""
 
 import json
 from collections.abc import Iterator

@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -64,12 +65,39 @@ def status(*words: Any, **named: Any) -> int:
     return ask(*words, **named)[0]
 
 
-@pytest.mark.parametrize("kind", ["http", "websocket"])
-@pytest.mark.parametrize("path", ["/graphql\n", "/\x1fruns", "/runs\x7f"])
-def test_a_path_with_a_control_character_gets_nothing(path: str, kind: str):
-    code, _, reason = ask(path=path, kind=kind)
-    assert code == (400 if kind == "http" else 403)
-    assert reason.startswith("the path of a request must not have control characters")
+KINDS = ("http", "websocket")
+PATHS = ("/graphql\n", "/\x1fruns", "/runs\x7f")
+HOSTS = (
+    *("evil.example:3000", "localhost.evil.example:3000", "127.0.0.1.evil.example", "", None),
+    *("localhost.:3000", "localhost:3000@evil.example", "127.0.0.2:3000", "0.0.0.0:3000"),
+)
+ORIGINS = (
+    *("http://127.0.0.1:3001", "http://localhost:3000", "https://127.0.0.1:3000", "null", ""),
+    *("http://evil.example", "http://127.0.0.1:3000.evil.example"),
+)
+PAGES = (("http", "POST", "/graphql"), ("http", "GET", "/"), ("websocket", "", "/graphql"))
+CONTROL = "the path of a request must not have control characters"
+FOREIGN: list[tuple[dict[str, Any], str]] = [
+    *(({"path": path, "kind": kind}, CONTROL) for path, kind in product(PATHS, KINDS)),
+    *(
+        ({"host": host, "kind": kind}, "the host of a request must be localhost, 127")
+        for host, kind in product(HOSTS, KINDS)
+    ),
+    *(
+        (
+            {"method": method, "path": path, "headers": {**JSON, "origin": origin}, "kind": kind},
+            "a request must come from these pages, not from",
+        )
+        for origin, (kind, method, path) in product(ORIGINS, PAGES)
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_of", "words"), FOREIGN)
+def test_a_foreign_request_gets_nothing(request_of: dict[str, Any], words: str):
+    code, _, reason = ask(**request_of)
+    assert code == (400 if words == CONTROL and request_of["kind"] == "http" else 403)
+    assert reason.startswith(words)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:3000", "localhost:3000", "[::1]:3000", "LOCALHOST"])
@@ -78,31 +106,6 @@ def test_the_pages_of_this_computer_load_and_ask(host: str):
     assert status("GET", "/runs", host=host) == 200
     assert status("POST", "/graphql", {**JSON, **origin}, host=host) == 200
     assert status(path="/graphql", headers=origin, host=host, kind="websocket") == 200
-
-
-@pytest.mark.parametrize("host", [
-    *("evil.example:3000", "localhost.evil.example:3000", "127.0.0.1.evil.example", "", None),
-    *("localhost.:3000", "localhost:3000@evil.example", "127.0.0.2:3000", "0.0.0.0:3000"),
-])  # fmt: skip
-@pytest.mark.parametrize("kind", ["http", "websocket"])
-def test_a_foreign_name_of_this_computer_gets_nothing(host: str | None, kind: str):
-    code, _, reason = ask(host=host, kind=kind)
-    assert code == 403
-    assert reason.startswith("the host of a request must be localhost, 127")
-
-
-@pytest.mark.parametrize("origin", [
-    *("http://127.0.0.1:3001", "http://localhost:3000", "https://127.0.0.1:3000", "null", ""),
-    *("http://evil.example", "http://127.0.0.1:3000.evil.example"),
-])  # fmt: skip
-@pytest.mark.parametrize(
-    ("kind", "method", "path"),
-    [("http", "POST", "/graphql"), ("http", "GET", "/"), ("websocket", "", "/graphql")],
-)
-def test_a_page_of_another_origin_gets_nothing(origin: str, kind: str, method: str, path: str):
-    code, _, reason = ask(method, path, {**JSON, "origin": origin}, kind=kind)
-    assert code == 403
-    assert reason.startswith("a request must come from these pages, not from")
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "new-word"])

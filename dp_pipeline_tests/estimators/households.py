@@ -113,9 +113,7 @@ AWKWARD: dict[str, pd.DataFrame] = {
 
 
 def awkward_for(method: str) -> list[str]:
-    """All of them for one method, a few for the others: how rows become codes does not depend on
-    the method.
-    """
+    """All of them for one method, a few for others: codes of rows do not depend on the method."""
     few = ["nobody", "one household a thousand times", "odd values", "the village"]
     return [*AWKWARD] if method == "independent" else few
 

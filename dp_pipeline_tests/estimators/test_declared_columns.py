@@ -347,6 +347,9 @@ def test_centres_lie_in_discovered_bounds():
     assert 100 <= x_upper <= 140
     assert low <= 3 <= high <= 9
     assert sorted(fitted.cluster_centers_[:, 0].round(-1).tolist()) == [20, 100]
+    some = open_box(bounds={"x": (0, 200), "y": "discover"}).fit(villages())
+    assert some.bounds_[0].tolist() == [0, 200]
+    assert some.spends_[0].what == "bounds of y"
 
 
 @pytest.mark.parametrize(
@@ -357,12 +360,6 @@ def test_what_bounds_cost_is_a_part_of_epsilon(discover: Any, cost: Fraction):
     assert sum(spend.epsilon for spend in spends) == 2
     assert [spend.what for spend in spends[:2]] == ["bounds of x", "bounds of y"]
     assert sum(spend.epsilon for spend in spends[:2]) == cost
-
-
-def test_some_bounds_may_be_declared():
-    fitted = open_box(bounds={"x": (0, 200), "y": "discover"}).fit(villages())
-    assert fitted.bounds_[0].tolist() == [0, 200]
-    assert fitted.spends_[0].what == "bounds of y"
 
 
 def test_bounds_of_too_few_rows_are_a_guess_that_says_so():
