@@ -61,7 +61,6 @@ MECHANISM_OF = {
     "discrete_gaussian": GAUSSIAN,
     "exponential_choice": EXPONENTIAL,
 }
-"""Method of a noise source → its mechanism."""
 
 
 class DrawingNoise:

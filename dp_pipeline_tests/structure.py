@@ -136,9 +136,6 @@ finally:
     sys.setprofile(None)
     files = {code.co_filename for code in deepest}
     print("PROFILED", len({file for file, _ in ran}), len(ran), len(deepest), len(files))
-    if "FRAMES" in os.environ:
-        for code in deepest:
-            print(code.co_filename[len(root):], code.co_qualname)
 """
 
 
@@ -155,9 +152,7 @@ def a_release(root: Path) -> list[str]:
                 text=True,
                 check=True,
             )
-    found = done.stdout[done.stdout.index("PROFILED") :].splitlines()
-    print(*found[1:], sep="\n", end="\n" if found[1:] else "")
-    return found[0].split()[1:]
+    return done.stdout[done.stdout.index("PROFILED") :].split()[1:]
 
 
 def print_rooms(found: dict[str, tuple[Path, str, ast.Module]]) -> None:

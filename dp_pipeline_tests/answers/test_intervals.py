@@ -19,7 +19,6 @@ TRUE = np.array([[400, 100, 60], [80, 300, 260]])
 NOISE = 12.0
 OPENED = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab", rows=1_200)
 AXES = {"a": (1, 2), "b": (0, 2), "c": (0, 1)}
-"""Attribute → the other axes."""
 
 
 def noisy(rng: np.random.Generator, table: np.ndarray, deviation: float) -> np.ndarray:

@@ -25,7 +25,6 @@ from dp_pipeline_tests.models.test_units import couples, domain, fit
 UNITS = [(0, [0]), (0, [0, 0]), (0, [0, 1]), (1, [1, 2]), (1, [0, 1, 2]), (1, [0, 2, 0])]
 """Region of each unit, and the ages of its parts."""
 EMPTY = (1, list[int]())
-"""A unit without parts."""
 MISSING_AGE = 3
 TIMES = 40
 NOISE = 8
@@ -88,37 +87,28 @@ def exact(**units: bool) -> OpenUnits:
 
 
 CASES = [
-    ("count", False, 6 * 40),
-    ("count where region = '1'", False, 3 * 40),
-    ("count where size >= 2", False, 5 * 40),
+    ("count", False, 6 * 40), ("count where region = '1'", False, 3 * 40),
+    ("count where size >= 2", False, 5 * 40), ("quantile 0.5 of size", False, 2),
     ("share where region = 0 among size = 2", False, 2 / 3),
-    ("mean size by region", False, [5 / 3, 8 / 3]),
-    ("quantile 0.5 of size", False, 2),
-    ("count", True, 13 * 40),
-    ("count where age = 0", True, 7 * 40),
-    ("count where age = 0 and region = 1", True, 3 * 40),
+    ("mean size by region", False, [5 / 3, 8 / 3]), ("count", True, 13 * 40),
+    ("count where age = 0", True, 7 * 40), ("count where age = 0 and region = 1", True, 3 * 40),
     ("share where age = 2 among size = 3", True, 2 / 6),
     ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
     ("count with a part where age = 0", False, 5 * 40),
     ("count where region = 0 with a part where age = 1", False, 40),
     ("share with a part where age = 2 among region = 1", False, 1),
-]
+]  # fmt: skip
 CASES_WITH_EMPTY = [
-    ("count", False, 7 * 40),
-    ("count where size = 0", False, 40),
-    ("count where region = 1 and size = 0", False, 40),
+    ("count", False, 7 * 40), ("count where size = 0", False, 40), ("count", True, 13 * 40),
+    ("count where region = 1 and size = 0", False, 40), ("quantile 0 of size", False, 0),
     ("share where region = 1 among size = 0", False, 1),
-    ("mean size by region", False, [5 / 3, 8 / 4]),
-    ("quantile 0 of size", False, 0),
-    ("count", True, 13 * 40),
-    ("count where age != 0", True, 6 * 40),
-    ("mean age by region", True, [1 / 5, 1]),
-    ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
+    ("mean size by region", False, [5 / 3, 8 / 4]), ("count where age != 0", True, 6 * 40),
+    ("mean age by region", True, [1 / 5, 1]), ("table age", True, [7 * 40, 3 * 40, 3 * 40, 0]),
     ("count with a part where age != 5", False, 6 * 40),
     ("count with a part where not age = 0", False, 4 * 40),
     ("count with a part where age = 0", False, 5 * 40),
     ("share with a part where age = 2 among region = 1", False, 3 / 4),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -165,7 +155,6 @@ def test_argument_of_another_type_is_refused(of_parts: bool, argument: str, valu
 
 
 ROWS = release(np.array([3, 4]), [(("a",), np.array([3, 4]), 1.0)], names="a")
-"""They have no parts."""
 OF_PARTS = "of parts takes a condition on them in `where`, not in `any_part`: move"
 OF_ROWS = "of rows without parts takes no `any_part`: leave it out"
 NO_PARTS = "Parts can be asked for where units have parts"

@@ -27,7 +27,6 @@ ACCOUNTS = {
         Account("finding", *ROW, "release", Fraction(9), delta_ceiling=Fraction(1, 10**6)),
     )
 }
-"""Population → its account."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -109,7 +109,6 @@ AWKWARD: dict[str, pd.DataFrame] = {
     "more odd values": village(**dict.fromkeys(DECLARED, ODD[4:])),
     "the village": VILLAGE,
 }
-"""Name → rows."""
 
 
 def awkward_for(method: str) -> list[str]:

@@ -18,7 +18,6 @@ FOLDERS = (
     "docs/studies",
     "examples/city",
 )
-"""Where pages lie."""
 
 FENCE = re.compile(
     r"^(?P<margin> *)```(?P<language>[^\n]*)\n(?P<text>.*?)^(?P=margin)```$"

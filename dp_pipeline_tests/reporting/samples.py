@@ -46,19 +46,11 @@ def spec(**changes: Any) -> DatasetSpec:
 
 
 FACTS = {
-    "dataset": "squares",
-    "kind": "dp",
-    "model": "eug_kmeans",
-    "epsilon": "0.5",
-    "evaluation": "none",
-    "snapshot": "2025-06-02",
-    "replicate": "0",
-    "measuring": '{"cells": "4"}',
-    "postprocessing": '{"k": "2"}',
-    "noise": "opendp",
-    "releasable": "yes",
+    "dataset": "squares", "kind": "dp", "model": "eug_kmeans", "epsilon": "0.5",
+    "evaluation": "none", "snapshot": "2025-06-02", "replicate": "0", "measuring": '{"cells": "4"}',
+    "postprocessing": '{"k": "2"}', "noise": "opendp", "releasable": "yes",
     "code": "dp_pipeline 0.1.0 abc",
-}
+}  # fmt: skip
 SEEDED = {"noise": "seeded:7", "releasable": "no"}
 NOT_DP = {"kind": "not-dp", "composed": "none", "reason": "it reads records", "releasable": "no"}
 """Facts of a release with noise that can be drawn again, and of one without any ε."""
@@ -127,22 +119,11 @@ def k_anonymous(**changes: Any) -> ReportedKAnonymousRelease:
     if "left_out" in changes:
         suppressed = _table(("label", "rows", "share"), changes.pop("left_out"))
     facts = {
-        "dataset": "squares",
-        "model": "kjig",
-        "kind": "not-dp",
-        "promise": "k-anonymity",
-        "releasable": "no",
-        "k": "2",
-        "diversity": "1",
-        "suppress": "0",
-        "label": "colour",
-        "attributes": "x y",
-        "allow_not_dp": "no",
-        "snapshot": "2025-06-02",
-        "parameters": "{}",
-        "seed": "0",
-        "code": "dp_pipeline 0.1.0 abc",
-    }
+        "dataset": "squares", "model": "kjig", "kind": "not-dp", "promise": "k-anonymity",
+        "releasable": "no", "k": "2", "diversity": "1", "suppress": "0", "label": "colour",
+        "attributes": "x y", "allow_not_dp": "no", "snapshot": "2025-06-02", "parameters": "{}",
+        "seed": "0", "code": "dp_pipeline 0.1.0 abc",
+    }  # fmt: skip
     tables = {
         "columns": _table(("name", "source", "rule"), columns),
         "measures": _table(("name", "value"), result.items()),

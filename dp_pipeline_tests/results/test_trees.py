@@ -242,13 +242,6 @@ def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]):
         assert set().union(*family) == cells
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
-def test_child_j_is_in_the_half_that_its_bits_say(dimensions: int):
-    positions = Nodes.root().children(dimensions).positions(dimensions)
-    expected = [[j >> t & 1 for t in range(dimensions)] for j in range(1 << dimensions)]
-    assert positions.tolist() == expected
-
-
 @given(case=any_nodes() | grown_quadtrees())
 def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]):
     dimensions, nodes = case
@@ -263,13 +256,6 @@ TOGETHER = [((1, 1), (2, 99)), ((0, 0), (2, 5)), ((2, 5), (2, 5))]
 @pytest.mark.parametrize("pairs", [*((pair,) for pair in ALONE), *TOGETHER])
 def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(pairs: tuple[tuple[int, int], ...]):
     assert cells_of(*pairs).are_disjoint(2, 2) is False
-
-
-def test_no_nodes_at_all_are_disjoint_and_have_no_children():
-    nothing = Nodes.root().where(np.array([False]))
-    assert nothing.are_disjoint(2, 3)
-    assert len(nothing.children(2)) == 0
-    assert nothing.positions(2).shape == (0, 2)
 
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0), Coordinate(10.0, 20.0))

@@ -21,7 +21,6 @@ from dp_pipeline_tests.stack.processes import Server, command_line, free_port, l
 
 WEB, DAEMON, CODE = "web server", "daemon", "code server"
 SERVERS = (CODE, WEB, DAEMON)
-"""In the order of their start."""
 
 ENDED = frozenset({"COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED", "CANCELED", "FAILED"})
 SETTINGS = Path(__file__).parents[2] / "dagster.yaml"

@@ -27,7 +27,6 @@ half second; a cancellation before it has seen one waits for ever for the killed
 start of a run waits with it (``multiprocessing.Event.set``)."""
 
 LAUNCHES = 4
-"""Attempts after which a steward would call for help."""
 
 
 @dataclass
