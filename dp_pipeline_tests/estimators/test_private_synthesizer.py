@@ -136,18 +136,10 @@ def test_a_marginal_is_that_of_the_synthetic_rows():
     assert shares[counted.index].tolist() == counted.tolist()
 
 
-def test_marginal_has_noisy_counts_and_their_deviation():
-    fitted = copier(method="independent").fit(VILLAGE)
-    (measured,) = [item for item in fitted._table.measured if item.attributes == ("tenure",)]
-    single = fitted.marginal("tenure")
-    assert single["noisy_count"].tolist() == measured.table.tolist()
-    assert single["deviation"].tolist() == [measured.variance**0.5] * 2
-    both = fitted.marginal("tenure", "children")
-    assert both[["noisy_count", "deviation"]].isna().all(axis=None)
-
-
 def test_marginal_sums_other_axes_of_a_noisy_table():
     fitted = copier(method="independent").fit(VILLAGE)
+    (measured,) = [item for item in fitted._table.measured if item.attributes == ("tenure",)]
+    assert fitted.marginal("tenure")["noisy_count"].tolist() == measured.table.tolist()
     columns = {column.attribute.name: column for column in fitted._columns}
 
     def marginal_of(table: np.ndarray, *names: str) -> pd.DataFrame:
@@ -162,9 +154,11 @@ def test_marginal_sums_other_axes_of_a_noisy_table():
     assert summed["deviation"].tolist() == pytest.approx([2 * variance**0.5] * 2)
     turned = marginal_of(table, "children", "tenure")
     assert turned["noisy_count"].tolist() == table.T.ravel().tolist()
+    assert turned["deviation"].tolist() == [variance**0.5] * 8
     # A table of groups gives no count of a level.
     grouped = np.ones((2, 2), dtype=np.int64)
-    assert marginal_of(grouped, "children")["noisy_count"].isna().all()
+    unknown = marginal_of(grouped, "children")
+    assert unknown[["noisy_count", "deviation"]].isna().all(axis=None)
     assert marginal_of(grouped, "tenure")["noisy_count"].tolist() == [2, 2]
 
 
