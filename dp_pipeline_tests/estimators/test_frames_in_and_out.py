@@ -48,13 +48,13 @@ COLUMNS: dict[str, pd.Series] = {
     "texts, missing": column(["a", "b", None], "str"),
     "string": column(["a", "b", pd.NA], "string"),
     "int64": column([0, 1, 2]),
+    "above floats": column([2**60 + 1, 2**60 + 2]),
     "uint8": column([0, 1, 250], "uint8"),
     "Int64, missing": column([1, 2, pd.NA], "Int64"),
     "float64, missing": column([1.0, 2.0, np.nan]),
     "float16": column([0.5, 1.5, 2.0], "float16"),
     "float32": column([0.5, 1.5, 2.0], "float32"),
     "Float32, missing": column([0.1, 1.5, pd.NA], "Float32"),
-    "Int8, missing": column([1, 2, pd.NA], "Int8"),
     "bool": column([True, False, False]),
     "truths as texts": column([True, False, False], "bool"),
     "boolean, missing": column([True, False, pd.NA], "boolean"),
@@ -75,6 +75,7 @@ DAYS = {"bounds": ["2026-10-15", "2026-11-12"], "every": "day"}
 DECLARED: dict[str, Any] = {
     "texts of digits": ["01234", "00501", "10001"],
     "int64": {"bounds": [0, 3], "bins": 3},
+    "above floats": [2**60 + 1, 2**60 + 2],
     "uint8": [0, 1, 250],
     "Int64, missing": {"levels": [1, 2], "nullable": True},
     "float64, missing": {"levels": [1, 2], "nullable": True},
@@ -144,7 +145,7 @@ def test_a_column_comes_back_as_it_went_in(name: str, form: Any, library: str) -
     if series.dtype.kind in "mM":
         span = series.max() - series.min()
         assert abs(result.mean() - series.mean()) < span / 8
-    elif name in ("texts of digits", "bool", "ordered categories", "intervals"):
+    elif isinstance(form, list) or name in ("texts of digits", "ordered categories", "intervals"):
         assert set(result) - {"other"} == set(series)
     if library == "pandas":
         assert set(map(type, result.dropna())) <= set(map(type, series.dropna()))
@@ -197,12 +198,6 @@ def test_a_masked_value_is_missing() -> None:
         assert abs(synthetic["b"].isna().mean() - 1 / 3) < 0.02
 
 
-def test_integers_above_floats_are_exact() -> None:
-    large = [2**60 + 1, 2**60 + 2]
-    frame = pd.DataFrame({"x": column(large, "int64")})
-    assert set(fitted(frame, {"x": large}).sample()["x"]) == set(large)
-
-
 LARGE = polars.DataFrame({"x": [1, 2]}, schema={"x": polars.Int128})
 QUERY = polars.DataFrame({"x": [1, 2]}).lazy()
 TIMES = pd.DataFrame({"x": COLUMNS["durations"]})
@@ -242,13 +237,11 @@ def test_failing_query_is_refused_without_its_text(frame: Any) -> None:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-NAMES = [0, "", "a b, c", "ε/δ", 1.5, ("a", "b")]
-
-
 def test_columns_keep_names_of_any_kind() -> None:
-    frame = pd.DataFrame({index: column([0, 1]) for index in range(len(NAMES))})
-    frame.columns = pd.Index(NAMES, tupleize_cols=False)
-    assert list(fitted(frame).sample(5).columns) == NAMES
+    names = [0, "", "a b, c", "ε/δ", 1.5, ("a", "b")]
+    frame = pd.DataFrame(column([0, 1]).to_numpy()[:, None].repeat(len(names), axis=1))
+    frame.columns = pd.Index(names, tupleize_cols=False)
+    assert list(fitted(frame).sample(5).columns) == names
 
 
 ENDS = {"2026-03-29": ["01:59:59+0100", "03:00:00+0200"], "2026-10-25": ["02:30+0100"]}
@@ -293,15 +286,12 @@ def test_a_column_that_looks_like_an_identifier_is_named_once() -> None:
     assert find_identifiers(names) == ("ID", "user.id", "customer-number")
 
 
-def test_a_model_class_is_a_method_and_its_name_is_said() -> None:
+def test_a_model_of_others_is_a_method_and_its_name_is_said(monkeypatch) -> None:
     fit = fitted(TABLE, FORMS, method=Independent)
     assert repr(fit).startswith("PrivateSynthesizer by Independent, fitted: ε=8")
     pd.testing.assert_frame_equal(fit.sample(), fitted(TABLE, FORMS, method="independent").sample())
     with refusal(match="or the class of such a model"):
         fitted(TABLE, FORMS, method=HTreeKMeans)
-
-
-def test_models_of_other_packages_come_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     place = "dp_pipeline.models.tables.independent:Independent"
     entry = EntryPoint("ours_too", place, "dp_pipeline.models")
     monkeypatch.setitem(MODELS.data, "ours_too", entry)
@@ -344,8 +334,6 @@ DOMAIN: dict[str, Any] = {
     "weight": {"bounds": [0, 128], "bins": 4, "nullable": True},
     "day": {"bounds": ["2026-01-01", "2026-12-31"], "every": "week"},
 }
-
-
 WARDS = pa.array(["north", "south", "north", "north"] * 100).dictionary_encode()
 AGES = pa.array([20, 35, 35, 80] * 100, pa.int8())
 WEIGHTS = pa.array([60.5, None, 75.0, 81.25] * 100, pa.float32())
@@ -353,15 +341,13 @@ DAY = pa.array([date(2026, 3, 4)] * 400)
 PATIENTS = pa.table({"ward": WARDS, "age": AGES, "weight": WEIGHTS, "day": DAY})
 
 
-CLOSED = pd.CategoricalDtype(["north", "south"], ordered=True), polars.Enum(["north", "south"])
-
-
-@pytest.mark.parametrize(("library", "declared"), zip(["pandas", "polars"], CLOSED, strict=True))
-def test_categories_return_with_declared_levels(library: str, declared: Any) -> None:
+def test_categories_return_with_declared_levels() -> None:
+    levels = DOMAIN["ward"]
     kinds = pd.CategoricalDtype(["south", "secret", "north"], ordered=True)
-    ward = PATIENTS.select(["ward"]).to_pandas().astype(kinds)
-    sample = fitted(LIBRARIES[library](ward), {"ward": DOMAIN["ward"]}).sample(50)
-    assert sample["ward"].dtype == declared
+    frame = PATIENTS.select(["ward"]).to_pandas().astype(kinds)
+    of_pandas, of_polars = (fitted(X, {"ward": levels}) for X in (frame, to_polars(frame)))
+    assert of_pandas.sample(50)["ward"].dtype == pd.CategoricalDtype(levels, ordered=True)
+    assert of_polars.sample(50)["ward"].dtype == polars.Enum(levels)
 
 
 @pytest.mark.parametrize("column", ["ward", "day"])
@@ -419,14 +405,11 @@ def test_a_selector_takes_a_table_and_a_column_of_labels(name: str) -> None:
 
 
 NUMBERED = pd.DataFrame([["no", 30, 1.5], ["yes", 60, 2.5]] * 200)
-OF_NUMBERS: dict[Any, Any] = {
-    0: ["no", "yes"],
-    1: {"bounds": [0, 100], "bins": 4},
-    2: {"bounds": [0, 4], "bins": 4},
-}
+YEARS, SIZES = ({"bounds": [0, most], "bins": 4} for most in (100, 4))
+OF_NUMBERS: dict[Any, Any] = {0: ["no", "yes"], 1: YEARS, 2: SIZES}
 
 
-@pytest.mark.parametrize("domain", [OF_NUMBERS, {0: ["no", "yes"], ...: OF_NUMBERS[1]}])
+@pytest.mark.parametrize("domain", [OF_NUMBERS, {0: ["no", "yes"], ...: YEARS}])
 def test_columns_called_by_numbers_come_back_as_they_were(domain: Any):
     synthesizer = fitted(NUMBERED, domain, constraints={"never": {0: "no", 1: "[50, ]"}})
     sample = synthesizer.sample(50)
