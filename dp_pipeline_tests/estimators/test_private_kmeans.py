@@ -55,7 +55,7 @@ def exact_rows(rows: Any, **parameters: Any) -> int:
     return int(noise.draws[0].exact.sum())
 
 
-def test_numbers_of_every_type_are_read_and_rows_with_nan_dropped():
+def test_numbers_of_every_type_are_read_without_rows_with_nan():
     rows = [[NAN, 1.0], [1.0, NAN], [NAN, NAN], [INF, -INF], [1.0, INF], [99.0, 1.0], [1.0, 1.0]]
     assert exact_rows(rows) == 4
     frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2.0, NAN]})
