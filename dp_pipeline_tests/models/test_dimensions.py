@@ -239,12 +239,6 @@ def test_the_share_of_the_sizes_is_the_published_one() -> None:
     assert sizes / (sizes + totals) == best_sizes_share(2)
 
 
-@pytest.mark.parametrize("k", [100, 500])
-def test_as_many_centres_as_asked_for_are_packed_and_moved(k: int) -> None:
-    released = run(DpKMeans(k=k, rounds=1, start="packing")).released
-    assert released.centres.shape == (k, 2)
-
-
 DIMENSIONS = [1, 3, 16]
 """One column, as many as are halved in turn by three bits, and more than any grid has."""
 CASES = clustering_cases()
