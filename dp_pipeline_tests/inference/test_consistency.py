@@ -366,16 +366,16 @@ def test_any_noise_gives_cells_of_one_total_and_none_negative(agree, seed, mean,
         assert sums[0] > 0
 
 
-def test_tables_nearly_agree_on_what_they_share():
-    for seed, way in enumerate([clique_counts, *[cells_by_noise] * 20]):
-        positive = noisy_tables_about(100, 10, seed, noise=10)
-        tables = way(
-            positive if way is clique_counts else noisy_tables_about(10, 5, seed, noise=30)
-        )
+@pytest.mark.parametrize(
+    ("agree", "mean", "noise", "most"),
+    [(clique_counts, 100, 10, 1e-6), (cells_by_noise, 10, 30, 0.06)],
+)
+def test_tables_nearly_agree_on_what_they_share(agree, mean, noise, most: float):
+    for seed in range(20):
+        tables = agree(noisy_tables_about(mean, 5, seed, noise=noise))
         for left, right in combinations(TABLES, 2):
             both = [name for name in left if name in right]
             first, second = (marginal_of(tables[table], table, both) for table in (left, right))
-            most = 1e-6 if way is clique_counts else 0.06
             assert np.abs(first - second).max() < most * first.sum()
 
 
