@@ -1,6 +1,6 @@
 """The variances of numbers that are computed from a release, as estimates of the true ones."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf, prod
@@ -103,7 +103,14 @@ class Precision:
         direct, variance = self._tables.direct_sum(weights, attributes)
         unmeasured = 0.0
         if not np.isfinite(variance):
-            unmeasured = sum(self._unmeasured(weights, attributes), start=0.0)
+            for pair in combinations(attributes, 2):
+                if not self._tables.has_levels(pair):
+                    means = self.released.means(weights, pair)
+                    unmeasured += self._pairs.get(*pair).variance(means)
+            for triple in combinations(attributes, 3):
+                if not self._tables.has_levels(triple):
+                    beyond = self._variance_beyond_pairs(weights, triple)
+                    unmeasured += BEYOND_PAIRS * self.total * beyond
         return Sums(
             np.array([float(self.released.weigh(weights).sum()) * self.weight]),
             self._response.variances(weights[None, :]),
@@ -112,15 +119,6 @@ class Precision:
             np.array([variance]),
             self._is_bounded(attributes),
         )
-
-    def _unmeasured(self, weights: FloatArray, attributes: Names) -> Iterator[float]:
-        """Yield the variance that each pair and triple without a table adds to a sum."""
-        for pair in combinations(attributes, 2):
-            if not self._tables.has_levels(pair):
-                yield self._pairs.get(*pair).variance(self.released.means(weights, pair))
-        for triple in combinations(attributes, 3):
-            if not self._tables.has_levels(triple):
-                yield BEYOND_PAIRS * self.total * self._variance_beyond_pairs(weights, triple)
 
     def _variance_beyond_pairs(self, weights: FloatArray, triple: Names) -> float:
         """Return the part of the variance of row values that no two of three attributes explain, or
@@ -159,7 +157,15 @@ class Precision:
         unmeasured = np.zeros(len(counts))
         if not is_direct.all():
             unmeasured = np.where(is_direct, 0.0, self._unmeasured_of_cells(attributes))
-        noise = np.where(is_direct, variance, self._margin_noise(attributes, len(counts)))
+        margin_noise = np.full(len(counts), inf)
+        if len(attributes) == 2:
+            variances = [
+                self._tables.direct_counts((name,), self.sizes[name])[1] for name in attributes
+            ]
+            squares = [self.released.shares(name) ** 2 for name in attributes]
+            margin_noise = np.outer(variances[0], squares[1]).ravel()
+            margin_noise += np.outer(squares[0], variances[1]).ravel()
+        noise = np.where(is_direct, variance, margin_noise)
         is_bounded = self._is_bounded(attributes)
         return Sums(counts, noise, unmeasured, direct, variance, is_bounded)
 
@@ -192,18 +198,6 @@ class Precision:
                 parts = _part_of(shares, attributes, names)
                 variances += BEYOND_PAIRS * self.total * squares * parts**2
         return variances.ravel()
-
-    def _margin_noise(self, attributes: Names, cells: int) -> FloatArray:
-        """Return the noise variance of the counts of two attributes that are predicted from their
-        margins: (cells,); infinite for another number of attributes."""
-        if len(attributes) != 2:
-            return np.full(cells, inf)
-        variances = [
-            self._tables.direct_counts((name,), self.sizes[name])[1] for name in attributes
-        ]
-        squares = [self.released.shares(name) ** 2 for name in attributes]
-        noise = np.outer(variances[0], squares[1]) + np.outer(squares[0], variances[1])
-        return np.asarray(noise.ravel())
 
     def least_noise(self, attributes: Names) -> float:
         """Return the least noise variance of a cell in the tables that have any of the attributes,

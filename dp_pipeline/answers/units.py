@@ -85,11 +85,17 @@ class _Sums:
         is_upper   whether upper bounds are compared, not lower ones
         reach      standard deviations by which noise widens a bound
         """
-        bounds, best = _upper_bound_factors if is_upper else _lower_bound_factors, []
+        best, is_in_order = [], self.pairs.is_in_order
         for place, variance in enumerate(self.pairs.variances.tolist()):
             sums = (self.parts[place], self.all_pairs[place], self.units[place])
             # All sums but the last are 0 over units without parts, as bounds of one part say.
-            options = np.array(bounds(max(1, self.sizes[place]), self.pairs.is_in_order))
+            size = max(1, self.sizes[place])
+            if is_upper:
+                options = np.array([(1, 0, 0), (1, -1 if is_in_order else -2 / size, 0), (0, 0, 1)])
+            else:
+                ks = range(1, 1 if is_in_order else size + 1)
+                of_pairs = [(2 / (k + 1), -2 / (k * (k + 1)), 0) for k in ks]
+                options = np.array([(1 / size, 0, 0), *of_pairs])
             options = options[(options[:, 1] == 0) | np.isfinite(variance)]
             noise = np.abs(options[:, 1]) * (reach * sqrt(variance) if variance < np.inf else 0.0)
             distances = (1 if is_upper else -1) * (options @ sums) + noise
@@ -104,19 +110,6 @@ class _Sums:
         is_used = factors != 0
         counts, variances = self.pairs.counts[is_used], self.pairs.variances[is_used]
         return float(factors[is_used] @ counts), float(factors[is_used] ** 2 @ variances)
-
-
-Factors = tuple[float, float, float]
-"""The factors of S1, S2 and the number of units in a bound."""
-
-
-def _lower_bound_factors(size: int, is_in_order: bool) -> list[Factors]:
-    all_pairs = range(1, 1 if is_in_order else size + 1)
-    return [(1 / size, 0, 0), *((2 / (k + 1), -2 / (k * (k + 1)), 0) for k in all_pairs)]
-
-
-def _upper_bound_factors(size: int, is_in_order: bool) -> list[Factors]:
-    return [(1, 0, 0), (1, -1 if is_in_order else -2 / size, 0), (0, 0, 1)]
 
 
 class OpenParts(OpenTable):

@@ -122,11 +122,15 @@ class NoisyAnswers:
         cls, counts: Sequence[NoisyCounts], groupings: Mapping[str, Grouping], domain: Domain
     ) -> NoisyAnswers:
         rows = tuple(table for table in counts if not is_of_pairs(table.attributes))
-        pairs = {
-            table.attributes[1]: _summed_pairs(table, domain)
-            for table in counts
-            if is_of_pairs(table.attributes)
-        }
+        pairs = {}
+        for table in counts:
+            if is_of_pairs(table.attributes):
+                cells = _cells_of_pairs(table.table, domain)
+                terms, summed = len(cells), cells.sum(axis=0)
+                deviation = table.deviation * sqrt(terms)
+                pairs[table.attributes[1]] = replace(
+                    table, table=summed, deviation=deviation, terms=terms
+                )
         return cls(rows, groupings, NoisyTotal.of_counts(rows), pairs)
 
     def compare(self, codes: Mapping[str, IntArray], domain: Domain) -> tuple[MeasuredTable, ...]:
@@ -229,13 +233,6 @@ def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | 
     k = table.shape[-1]
     in_order = bool(domain.parts.order)
     return of_pairs.reshape(-1, k * k) if in_order else of_pairs[:, *np.triu_indices(k)]
-
-
-def _summed_pairs(noisy: NoisyCounts, domain: Domain) -> NoisyCounts:
-    cells = _cells_of_pairs(noisy.table, domain)
-    terms = len(cells)
-    deviation = noisy.deviation * sqrt(terms)
-    return replace(noisy, table=cells.sum(axis=0), deviation=deviation, terms=terms)
 
 
 def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:

@@ -27,7 +27,7 @@ from dp_pipeline.reporting.releases import (
     Standing,
 )
 from dp_pipeline.reporting.rendering import render, write_page
-from dp_pipeline.results.bundle import REFINES, Bundle
+from dp_pipeline.results.bundle import REFINES
 
 
 class Timeline(NamedTuple):
@@ -127,6 +127,10 @@ def _require_noisy(
 
 def _private_facts(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[str, Any]:
     releasable = [release for release in releases if release.bundle.is_releasable]
+    bundles = [release.bundle for release in releasable]
+    keys = {bundle.key for bundle in bundles}
+    # What a refinement shares with the release that it refines counts once.
+    costs = (b.charged if b.facts.get(REFINES) in keys else b.charged_in_all for b in bundles)
     prices = prices_of(releases)
     caveats = {
         standing: _group_texts(
@@ -136,7 +140,7 @@ def _private_facts(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[
     }
     return {
         "fit": len(releasable),
-        "spent": _total_cost([release.bundle for release in releasable]),
+        "spent": sum(costs, Fraction(0)),
         "drawable": [release.name for release in releases if release.is_unfit_by_noise],
         "caveats": {standing: texts for standing, texts in caveats.items() if texts},
         "prices": prices,
@@ -145,14 +149,6 @@ def _private_facts(releases: Sequence[Any], rows: Sequence[QualityRow]) -> dict[
         "has_noisy_numbers": any(row.scale is not None for row in rows),
         "sample_words": sample_words(rows),
     }
-
-
-def _total_cost(bundles: Sequence[Bundle]) -> Fraction:
-    """Return the total cost of some releases; what a refinement shares with the release that it
-    refines counts once."""
-    keys = {bundle.key for bundle in bundles}
-    costs = (b.charged if b.facts.get(REFINES) in keys else b.charged_in_all for b in bundles)
-    return sum(costs, Fraction(0))
 
 
 class Grid(NamedTuple):

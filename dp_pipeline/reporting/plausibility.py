@@ -142,7 +142,19 @@ class NoisyTotal:
         distance   number of rows by which neighbouring tables differ
         """
         if {*noisy_table_names(tables)} <= {*tables}:
-            return cls.of_sums(_sums(tables))
+            described = _noisy_tables(tables)
+            cell_counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
+            ends = np.cumsum([0, *(cells for _, cells, _ in described)]).tolist()
+            return cls.of_sums(
+                [
+                    (float(cell_counts[first:end].sum()), (end - first) * deviation**2)
+                    for (first, end), (names, _, deviation) in zip(
+                        pairwise(ends), described, strict=True
+                    )
+                    # Not every unit has a pair of parts.
+                    if not is_of_pairs(names)
+                ]
+            )
         if "centres" not in tables:
             return None
         counts = _counts(tables)
@@ -350,7 +362,10 @@ def _at_a_bound(tables: Tables, axes: Sequence[Attribute]) -> tuple[str, ...]:
         interval = axis.coordinate
         assert interval is not None
         width = EDGE * (interval.upper - interval.lower)
-        low, high = _sides(tables, axis.name)
+        if "sizes" in tables:
+            low = high = tables["centres"][axis.name]
+        else:
+            low, high = (tables["synopsis"][f"{axis.name}_{end}"] for end in ("lower", "upper"))
         ends = {"lower": high <= interval.lower + width, "upper": low >= interval.upper - width}
         for end, inside in ends.items():
             share = float(weights[inside].sum() / weights.sum())
@@ -381,14 +396,6 @@ def _counts(tables: Tables) -> FloatArray | None:
     return np.asarray(tables["synopsis"]["weight"]) if "synopsis" in tables else None
 
 
-def _sides(tables: Tables, name: str) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and the upper ends, on one axis, of the boxes that were counted; for counted
-    centres, both are the positions."""
-    if "sizes" in tables:
-        return tables["centres"][name], tables["centres"][name]
-    return tables["synopsis"][f"{name}_lower"], tables["synopsis"][f"{name}_upper"]
-
-
 def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
     """Return the noise variance of one released count of a clustering; None where no charge counted
     rows.
@@ -402,19 +409,6 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
     if trees:
         return _TREE * variance(trees[-1])
     return variance(counts[-1]) if counts else None
-
-
-def _sums(tables: Tables) -> list[tuple[float, float]]:
-    """Return (total, its noise variance) of each stored noisy table that counts every row once."""
-    counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
-    described = _noisy_tables(tables)
-    ends = np.cumsum([0, *(cells for _, cells, _ in described)]).tolist()
-    return [
-        (float(counts[first:end].sum()), (end - first) * deviation**2)
-        for (first, end), (names, _, deviation) in zip(pairwise(ends), described, strict=True)
-        # Not every unit has a pair of parts.
-        if not is_of_pairs(names)
-    ]
 
 
 def _noisy_tables(tables: Tables) -> list[tuple[Names, int, float]]:

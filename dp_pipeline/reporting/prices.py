@@ -20,7 +20,8 @@ Prices = Mapping[Fraction, str]
 
 
 def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
-    """Return requested ε → text with the price of the private releases at it.
+    """Return requested ε → text with the price of the private releases at it, a range if
+    their charges differ.
 
     Releases without an ε are left out. It is {} if each of the others costs exactly its ε.
     """
@@ -32,17 +33,12 @@ def prices_of(releases: Sequence[ReportedPrivateRelease]) -> Prices:
     if all(charged == {epsilon} for epsilon, charged in charges_at.items()):
         return {}
     symbol = releases[0].bundle.currency.symbol
-    return {epsilon: _price(symbol, charged) for epsilon, charged in charges_at.items()}
-
-
-def _price(symbol: str, charged: set[Fraction]) -> str:
-    """Return the price of releases as text, a range if their charges differ.
-
-    >>> _price("ε", {Fraction(1, 2)}), _price("ρ", {Fraction(1, 2), Fraction(1, 10)})
-    ('price ε = 0.5', 'price ρ = 0.1 to 0.5')
-    """
-    least, most = cost_text(min(charged)), cost_text(max(charged))
-    return f"price {symbol} = {least}" if least == most else f"price {symbol} = {least} to {most}"
+    prices = {}
+    for epsilon, charged in charges_at.items():
+        least, most = cost_text(min(charged)), cost_text(max(charged))
+        range_end = "" if least == most else f" to {most}"
+        prices[epsilon] = f"price {symbol} = {least}{range_end}"
+    return prices
 
 
 @dataclass(frozen=True)

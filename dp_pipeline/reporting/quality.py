@@ -238,7 +238,13 @@ class QualityReport:
         lines = [self.title, self.note]
         lines += [_distance_line(self.columns, "columns"), _distance_line(self.pairs, "pairs")]
         lines += [_distance_line(self.pairs_of_parts, "two parts of one unit")]
-        lines += map(_label_line, self.learned)
+        lines += [
+            f"{label.attribute} predicted from the others: accuracy {number_text(label.accuracy)} "
+            f"learned from synthetic rows, {number_text(label.real_accuracy)} from real ones, "
+            f"{number_text(label.majority)} by the majority; AUC {number_text(label.auc)} and "
+            f"{number_text(label.real_auc)}"
+            for label in self.learned
+        ]
         lines += [f"{figure}: {share}" for figure, share in self.likeness_lines]
         lines += [f"noise: {self.cost_words}"] if self.measured else []
         lines += [f"missing cells: {self.missing}"] if self.missing else []
@@ -270,15 +276,6 @@ def _distance_line(tables: Sequence[ComparedTable], kind: str) -> str:
     mean = float(np.mean([table.distance for table in tables]))
     worst = ", ".join(f"{table.name} {table.distance_text}" for table in tables[:3])
     return f"{kind}: total variation distance {number_text(mean)} on average; worst {worst}"
-
-
-def _label_line(label: LearnedLabel) -> str:
-    return (
-        f"{label.attribute} predicted from the others: accuracy {number_text(label.accuracy)} "
-        f"learned from synthetic rows, {number_text(label.real_accuracy)} from real ones, "
-        f"{number_text(label.majority)} by the majority; AUC {number_text(label.auc)} and "
-        f"{number_text(label.real_auc)}"
-    )
 
 
 def sort_by_distance(tables: Iterable[ComparedTable]) -> tuple[ComparedTable, ...]:

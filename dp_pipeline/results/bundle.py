@@ -272,20 +272,15 @@ def table_digest(table: Mapping[str, np.ndarray]) -> str:
             present = np.array([value for value in values if value is not None])
             digest.update(is_present.tobytes() + f"{present.dtype.kind}\0".encode())
             column = iter([present])
-        for content in _value_bytes(column):
-            digest.update(content)
+        for batch, part in enumerate(column):
+            if part.dtype.kind == "M":
+                unit = b"" if batch else part.dtype.str[1:].encode()
+                digest.update(unit + part.astype("<i8").tobytes())
+            elif part.dtype.kind in "iuf":
+                digest.update(part.astype("<f8" if part.dtype.kind == "f" else "<i8").tobytes())
+            else:
+                digest.update((b"\0" if batch else b"") + "\0".join(part.tolist()).encode())
     return digest.hexdigest()
-
-
-def _value_bytes(column: Iterator[np.ndarray]) -> Iterator[bytes]:
-    for batch, values in enumerate(column):
-        if values.dtype.kind == "M":
-            unit = b"" if batch else values.dtype.str[1:].encode()
-            yield unit + values.astype("<i8").tobytes()
-        elif values.dtype.kind in "iuf":
-            yield values.astype("<f8" if values.dtype.kind == "f" else "<i8").tobytes()
-        else:
-            yield (b"\0" if batch else b"") + "\0".join(values.tolist()).encode()
 
 
 _EXACT = ("epsilon", "scale", "delta")

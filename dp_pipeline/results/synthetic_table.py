@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, Pieces
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray, Names
@@ -38,27 +37,19 @@ def decode_columns(
     values is an object array with None, or has NaT. Attributes that share a source column get their
     own names. Columns of more rows than a batch are drawn again at each access.
     """
-    declared = [name for name in domain.names if name in attributes]
-    names = _column_names([domain[name] for name in declared])
+    declared = [domain[name] for name in domain.names if name in attributes]
+    sources = [attribute.column for attribute in declared]
+    names = [a.name if sources.count(a.column) > 1 else a.column for a in declared]
+    if len(set(names)) < len(names):
+        # The name of one attribute is the column of another.
+        names = [attribute.name for attribute in declared]
     columns = {
-        column: _Decoding(domain[name], codes[:, attributes.index(name)])
-        for name, column in zip(declared, names, strict=True)
+        name: _Decoding(attribute, codes[:, attributes.index(attribute.name)])
+        for name, attribute in zip(names, declared, strict=True)
     }
     if len(codes) <= ROWS_A_BATCH:
         return {name: next(column.sample(rng)) for name, column in columns.items()}
     return LongColumns({name: column.repeatable(rng) for name, column in columns.items()})
-
-
-def _column_names(attributes: list[Attribute]) -> list[str]:
-    """Return a column name for each attribute: the source's, or its own if several share that."""
-    columns = [attribute.column for attribute in attributes]
-    names = [
-        attribute.name if columns.count(attribute.column) > 1 else attribute.column
-        for attribute in attributes
-    ]
-    # The name of one attribute may be the column of another.
-    is_unique = len(set(names)) == len(names)
-    return names if is_unique else [attribute.name for attribute in attributes]
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +263,13 @@ class SyntheticTable:
         Of attributes of units alone it is the number of units; of others that of parts, so a unit
         without parts is in no cell.
         """
-        shape, is_counted = self.domain.shape(attributes), self._is_counted(attributes)
+        shape, parts = self.domain.shape(attributes), self.domain.parts
+        is_counted = np.ones(len(self.codes), dtype=np.bool_)
+        if parts is not None and {*parts.attributes}.isdisjoint(attributes):
+            is_counted[:] = False
+            is_counted[first_parts(parts.row_counts(self._column[SIZE]))] = True
+        elif parts is not None and not parts.fewest:
+            is_counted = np.asarray(self._column[SIZE] > 0)
         counts = np.zeros(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
         # In parts: keys are eight times as large as codes.
         for start in range(0, len(self.codes), ROWS_A_BATCH):
@@ -289,19 +286,6 @@ class SyntheticTable:
         counts = self.counts(attributes)
         rows = counts.sum()
         return counts / rows if rows else np.full(counts.shape, 1 / counts.size)
-
-    def _is_counted(self, attributes: Names) -> NDArray[np.bool_]:
-        """Return the mask (rows,) of the rows that count in tables of some attributes.
-
-        Without parts these are all rows. Where units have parts, it is the first row of each unit
-        if all attributes are of units, and otherwise every row that is a part."""
-        parts, is_counted = self.domain.parts, np.ones(len(self.codes), dtype=np.bool_)
-        if parts is not None and {*parts.attributes}.isdisjoint(attributes):
-            is_counted[:] = False
-            is_counted[first_parts(parts.row_counts(self._column[SIZE]))] = True
-        elif parts is not None and not parts.fewest:
-            is_counted = np.asarray(self._column[SIZE] > 0)
-        return is_counted
 
     @cached_property
     def _column(self) -> dict[str, IntArray]:
@@ -334,7 +318,14 @@ class SyntheticTable:
             weighted = [_with_next(marginal, parts) for marginal in self.weighted]
             tables |= _noisy_tables(weighted, "weighted", "weighted_cells", UNIT_WEIGHT)
         if self.groupings:
-            tables["groups"] = self._groups()
+            levels = {name: self.domain[name].labels() for name in self.groupings}
+            pairs = [(name, label) for name, labels in levels.items() for label in labels]
+            groups = [grouping.group_of_level for grouping in self.groupings.values()]
+            tables["groups"] = {
+                "attribute": np.array([name for name, _ in pairs], dtype=np.str_),
+                "level": np.array([label for _, label in pairs], dtype=np.str_),
+                "group": np.concatenate(groups),
+            }
         if self.dependence:
             first, second = zip(*self.dependence, strict=True)
             scores = np.array(list(self.dependence.values()), dtype=np.float64)
@@ -364,17 +355,6 @@ class SyntheticTable:
         return {
             "units": _join_columns({UNIT: numbers}, units, {SIZE: count}),
             "synthetic": _join_columns(keys, values),
-        }
-
-    def _groups(self) -> dict[str, np.ndarray]:
-        levels = {name: self.domain[name].labels() for name in self.groupings}
-        pairs = [(name, label) for name, labels in levels.items() for label in labels]
-        return {
-            "attribute": np.array([name for name, _ in pairs], dtype=np.str_),
-            "level": np.array([label for _, label in pairs], dtype=np.str_),
-            "group": np.concatenate(
-                [grouping.group_of_level for grouping in self.groupings.values()]
-            ),
         }
 
     def _marginals(self) -> dict[str, np.ndarray]:

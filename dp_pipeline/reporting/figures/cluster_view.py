@@ -46,16 +46,17 @@ def metre_rows(
     metres = metres_per_unit(point, (x, y))
     if metres is None:
         return []
-    return [_in_metres(row, metres.together) for row in rows if row.metric == "nicv"]
-
-
-def _in_metres(row: QualityRow, metres: float) -> QualityRow:
-    root = sqrt(max(0.0, row.value))
-    scale = row.scale
-    if scale is not None:
-        # To first order, if the value is above its noise; else the root of the noise alone.
-        scale = scale / (2 * root) * metres if row.value > scale else sqrt(scale) * metres
-    return replace(row, metric=METRES, value=root * metres, scale=scale, unit="metres")
+    converted = []
+    for row in rows:
+        if row.metric == "nicv":
+            root, scale = sqrt(max(0.0, row.value)), row.scale
+            if scale is not None:
+                # To first order, if the value is above its noise; else the root of the noise alone.
+                scale = scale / (2 * root) if row.value > scale else sqrt(scale)
+                scale *= metres.together
+            value = root * metres.together
+            converted.append(replace(row, metric=METRES, value=value, scale=scale, unit="metres"))
+    return converted
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:

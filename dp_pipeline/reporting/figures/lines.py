@@ -199,19 +199,18 @@ class Panel:
         """An alternative text: both ends of each line or, without lines, the height of each bar."""
         reading = f" ({self.y_axis.reading})" if self.y_axis.reading else ""
         of_bars = [f"{self.x_axis.text(b.first)}: {number_text(b.height)}" for b in self.bars]
-        texts = [text for line in self.lines if (text := self._line_text(line))] or of_bars
+        of_lines = []
+        for line in self.lines:
+            texts = [
+                f"{number_text(value)} at {self.x_axis.text(position)}"
+                for position, value in line.line_points
+                if math.isfinite(value)
+            ]
+            if texts:
+                ends = texts[0] if len(texts) == 1 else f"from {texts[0]} to {texts[-1]}"
+                of_lines.append(f"{line.name}: {ends}")
         over = self.x_axis.symbol or "time"
-        return f"{self.y_axis.label} over {over}{reading}. {list_first(texts)}"
-
-    def _line_text(self, line: Line) -> str:
-        texts = [
-            f"{number_text(value)} at {self.x_axis.text(position)}"
-            for position, value in line.line_points
-            if math.isfinite(value)
-        ]
-        if not texts:
-            return ""
-        return f"{line.name}: {texts[0] if len(texts) == 1 else f'from {texts[0]} to {texts[-1]}'}"
+        return f"{self.y_axis.label} over {over}{reading}. {list_first(of_lines or of_bars)}"
 
 
 def line_chart(
@@ -273,26 +272,27 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     shade: dict[str, Any] = {"color": picture.COLOURS[4], "alpha": 0.35, "linewidth": 0}
     for bar in panel.bars:
         axes.fill_between([bar.first, bar.last], 0, bar.height, **shade)
+    last, step = len(panel.lines) - 1, 0.0
+    if panel.x_axis.kind == "log" and any(point.bar for point in panel.points):
+        # Lines are moved aside so that their error bars do not overlap.
+        step = min(_STEP_ASIDE, _WIDEST_ASIDE / max(1, last))
     for index, line in enumerate(panel.lines):
-        _draw(axes, line, panel.x_axis, _shift_factor(panel, index))
+        _draw(axes, line, panel.x_axis, math.exp(step * (index - last / 2)))
     _scale_across(axes, panel.x_axis)
     _scale_up(axes, panel)
     for value, name in panel.y_axis.references:
-        _draw_reference(axes, value, name)
+        axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
+        axes.annotate(
+            picture.shorten_label(name),
+            (0.0, value),
+            xytext=(4, 3),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            fontsize=8,
+            color=picture.MUTED,
+        )
     axes.grid(axis="y", color=picture.RULE, linewidth=0.7)
     picture.style_frame(axes)
-
-
-def _shift_factor(panel: Panel, index: int) -> float:
-    """Return a factor for the positions of a panel's line, so that error bars of lines do not
-    overlap on a log axis; 1 on another axis or without error bars.
-
-    index   position of the line in the panel
-    """
-    if panel.x_axis.kind != "log" or not any(point.bar for point in panel.points):
-        return 1.0
-    last = len(panel.lines) - 1
-    return math.exp(min(_STEP_ASIDE, _WIDEST_ASIDE / max(1, last)) * (index - last / 2))
 
 
 def _draw(axes: Axes, line: Line, x_axis: HorizontalAxis, aside: float) -> None:
@@ -328,21 +328,16 @@ def _scale_across(axes: Axes, x_axis: HorizontalAxis) -> None:
     if x_axis.kind == "log":
         axes.set_xscale("log")
         axes.set_xlim(positions[0] / 1.25, positions[-1] * 1.12)
-        texts = _on_two_lines(texts, positions)
+        # Of ticks that are close, every second one has its text on a second line.
+        close, is_low = 0.07 * math.log(positions[-1] / positions[0]), False
+        for index, (left_tick, right_tick) in enumerate(pairwise(positions), 1):
+            is_low = math.log(right_tick / left_tick) < close and not is_low
+            texts[index] = "\n" * is_low + texts[index]
     else:
         axes.set_xlim(positions[0] - 0.25, positions[-1] + 0.15)
     axes.xaxis.set_major_locator(FixedLocator(positions))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FixedFormatter(texts))
-
-
-def _on_two_lines(texts: Sequence[str], positions: Sequence[float]) -> list[str]:
-    close = 0.07 * math.log(positions[-1] / positions[0])
-    moved, is_low = [texts[0]], False
-    for text, (left_tick, right_tick) in zip(texts[1:], pairwise(positions), strict=True):
-        is_low = math.log(right_tick / left_tick) < close and not is_low
-        moved.append("\n" * is_low + text)
-    return moved
 
 
 def _scale_up(axes: Axes, panel: Panel) -> None:
@@ -401,13 +396,6 @@ def tick_texts(values: Sequence[float]) -> list[str]:
     decimals = max(0, -math.floor(math.log10(step * 1.000001)))
     decimals += round(step * 10**decimals, 6) % 1 > 0
     return [f"{value:,.{decimals}f}" for value in values]
-
-
-def _draw_reference(axes: Axes, value: float, name: str) -> None:
-    axes.axhline(value, color=picture.MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=2)
-    style: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    style |= {"fontsize": 8, "color": picture.MUTED}
-    axes.annotate(picture.shorten_label(name), (0.0, value), xytext=(4, 3), **style)
 
 
 def _name_ends(axes: Axes, panel: Panel, *, gap: float) -> None:

@@ -103,7 +103,12 @@ def _draw(
     bars = values[0, selected_levels] if len(releases) == 1 else None
     draw_shares(axes, heading, [levels[level] for level in selected_levels], bars=bars, ticks=ticks)
     if bars is None:
-        _draw_dots(axes, values[:, selected_levels])
+        style: dict[str, Any] = {"markersize": 3.6, "markeredgewidth": 0, "clip_on": False}
+        selected, steps = values[:, selected_levels], _steps(len(releases))
+        for release, (shares, step) in enumerate(zip(selected, steps, strict=True)):
+            marker = picture.MARKERS[release % len(picture.MARKERS)]
+            style["color"] = picture.COLOURS[release % len(picture.COLOURS)]
+            axes.plot(shares, np.arange(len(shares)) + step, marker, **style)
     reaches = np.array([[error.get(level, 0.0) for level in levels] for error in errors])
     _draw_errors(axes, values[:, selected_levels], reaches[:, selected_levels])
 
@@ -184,11 +189,3 @@ def _draw_errors(axes: Axes, values: FloatArray, reaches: FloatArray) -> None:
         axes.hlines(np.arange(len(shares)) + step, low, high, color=picture.INK, linewidth=0.7)
     if room:
         axes.set_xlim(0, 1.03 * room)
-
-
-def _draw_dots(axes: Axes, values: FloatArray) -> None:
-    style: dict[str, Any] = {"markersize": 3.6, "markeredgewidth": 0, "clip_on": False}
-    for release, (shares, step) in enumerate(zip(values, _steps(len(values)), strict=True)):
-        marker = picture.MARKERS[release % len(picture.MARKERS)]
-        style["color"] = picture.COLOURS[release % len(picture.COLOURS)]
-        axes.plot(shares, np.arange(len(shares)) + step, marker, **style)

@@ -70,10 +70,13 @@ class ModelGraph:
             parent if parent >= 0 and separator else None
             for parent, separator in zip(cliques["parent"].tolist(), shared, strict=True)
         ]
-        visible = _nearest(parents, most)
+        children = _children(parents, range(len(parents)))
+        nearest_first = list(children[None])
+        for clique in nearest_first:
+            nearest_first += children.get(clique, [])
         node_of: dict[int, int] = {}
         nodes: list[Node] = []
-        for clique, lane in _assign_lanes(parents, visible):
+        for clique, lane in _assign_lanes(parents, nearest_first[:most]):
             parent = parents[clique]
             node_of[clique] = len(nodes)
             nodes.append(
@@ -95,14 +98,6 @@ class ModelGraph:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(", ")) if text else ()
-
-
-def _nearest(parents: list[int | None], most: int) -> list[int]:
-    children = _children(parents, range(len(parents)))
-    order = list(children[None])
-    for clique in order:
-        order += children.get(clique, [])
-    return order[:most]
 
 
 def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
@@ -163,7 +158,10 @@ def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
     axes.set_xlim(-0.08, picture.WIDTH - 0.3)
     axes.set_ylim(rows - 0.4, -0.5)
     for row, node in enumerate(graph.nodes):
-        _draw_link(axes, graph, row)
+        if node.parent is not None:
+            above, here = graph.nodes[node.parent].lane * _LANE, node.lane * _LANE
+            xs, ys = [above, above, here], [node.parent, row, row]
+            axes.plot(xs, ys, color=picture.MUTED, linewidth=1.1, zorder=1)
         _draw_node(axes, node, row)
     footnote = "Bold: what a clique adds to the one that it hangs on. Below: their separator."
     if not graph.links:
@@ -179,15 +177,6 @@ def _alt_text(cliques: Mapping[str, np.ndarray]) -> str:
     names, cells = cliques["attributes"].tolist(), cliques["cells"].tolist()
     words = list_first(f"{names[row]}: {cells[row]:,} cells" for row in order)
     return f"{len(names)} cliques of attributes. {words}"
-
-
-def _draw_link(axes: Axes, graph: ModelGraph, row: int) -> None:
-    node = graph.nodes[row]
-    if node.parent is None:
-        return
-    above, here = graph.nodes[node.parent].lane * _LANE, node.lane * _LANE
-    xs, ys = [above, above, here], [node.parent, row, row]
-    axes.plot(xs, ys, color=picture.MUTED, linewidth=1.1, zorder=1)
 
 
 def _draw_node(axes: Axes, node: Node, row: int) -> None:
