@@ -167,13 +167,24 @@ def declare(attribute: Attribute, discovered: DiscoveredAttribute) -> Attribute:
     is_expected = attribute.undeclared is not None and is_complete
     _require(is_expected, attribute, "the parts that it leaves to be discovered")
     if discovered.levels is not None:
-        return _with_levels(attribute, discovered.levels)
+        levels = discovered.levels
+        if not levels and attribute.other is None:
+            # Without any level every row would be left out.
+            attribute = replace(attribute, on_invalid="other", other=OTHER)
+        if attribute.other is not None and attribute.other not in levels:
+            levels = (*levels, attribute.other)
+        _require(len(set(levels)) == len(levels), attribute, "different levels")
+        return replace(attribute, cells=Levels(levels), undeclared=None)
     bounds = discovered.bounds
     interval = attribute.coordinate if bounds is None else Coordinate(*bounds)
     if interval is None or not is_interval(interval.lower, interval.upper):
         raise _refusal(attribute, "bounds lower < upper, within ±1e15 and wide enough")
     cells = _bins(attribute, interval, undeclared, discovered)
-    pieces = _pieces(attribute, interval, discovered)
+    pieces = discovered.pieces or ()
+    starts = [start for start, _ in pieces]
+    is_inside = not starts or interval.lower == starts[0] <= starts[-1] < interval.upper
+    is_ascending = sorted(set(starts)) == starts and all(rows >= 0 for _, rows in pieces)
+    _require(is_inside and is_ascending, attribute, "ascending pieces inside its bounds")
     return replace(attribute, coordinate=interval, cells=cells, pieces=pieces, undeclared=None)
 
 
@@ -187,16 +198,6 @@ def _refusal(attribute: Attribute, expected: str) -> DeclarationError:
 def _require(holds: bool, attribute: Attribute, expected: str) -> None:
     if not holds:
         raise _refusal(attribute, expected)
-
-
-def _with_levels(attribute: Attribute, texts: tuple[str, ...]) -> Attribute:
-    if not texts and attribute.other is None:
-        # Without any level every row would be left out.
-        attribute = replace(attribute, on_invalid="other", other=OTHER)
-    is_apart = attribute.other is not None and attribute.other not in texts
-    levels = (*texts, str(attribute.other)) if is_apart else texts
-    _require(len(set(levels)) == len(levels), attribute, "different levels")
-    return replace(attribute, cells=Levels(levels), undeclared=None)
 
 
 def _bins(
@@ -218,15 +219,6 @@ def _bins(
     expected = f"at most {undeclared.quantiles} bins between ascending edges"
     _require(is_few and is_ascending, attribute, expected)
     return Bins(edges)
-
-
-def _pieces(attribute: Attribute, interval: Coordinate, discovered: DiscoveredAttribute) -> Pieces:
-    pieces = discovered.pieces or ()
-    starts = [start for start, _ in pieces]
-    is_inside = not starts or interval.lower == starts[0] <= starts[-1] < interval.upper
-    is_ascending = sorted(set(starts)) == starts and all(rows >= 0 for _, rows in pieces)
-    _require(is_inside and is_ascending, attribute, "ascending pieces inside its bounds")
-    return pieces
 
 
 def widest_domain(attributes: Iterable[Attribute]) -> DiscoveredDomain:

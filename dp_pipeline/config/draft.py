@@ -48,21 +48,17 @@ def attribute_names(columns: Sequence[SourceColumn]) -> dict[str, SourceColumn]:
     """
     columns_by_name: dict[str, SourceColumn] = {}
     for column in columns:
-        base, place = _plain(column.name), 1
-        name = base
+        ascii_text = unicodedata.normalize("NFKD", column.name).encode("ascii", "ignore").decode()
+        base = re.sub(r"[^a-z0-9]+", "_", ascii_text.lower()).strip("_")
+        if not base or not base[0].isalpha():
+            base = f"c_{base}".rstrip("_")
+        base = base[:_LONGEST]
+        name, place = base, 1
         while name in columns_by_name:
             place += 1
             name = f"{base[: _LONGEST - 6]}_{place}"
         columns_by_name[name] = column
     return columns_by_name
-
-
-def _plain(text: str) -> str:
-    ascii_text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    name = re.sub(r"[^a-z0-9]+", "_", ascii_text.lower()).strip("_")
-    if not name or not name[0].isalpha():
-        name = f"c_{name}".rstrip("_")
-    return name[:_LONGEST]
 
 
 Attributes = Mapping[str, SourceColumn]

@@ -195,20 +195,19 @@ class BudgetExceeded(PipelineError):
         limit, name = part
         period, limit = (f" in {name}", limit) if name else ("", "ceiling")
         text = float_text if symbol == "δ" else _decimal
-        remedy = _remedy(purpose, "delta" if symbol == "δ" else limit) if account else ""
+        remedy = ""
+        if account:
+            dataset = purpose.partition("/")[0]
+            owner = dataset if is_name(dataset) else "NAME"
+            options = {"each_window": "--each-window", "per_month": "--per-month"}
+            option = "--delta" if symbol == "δ" else options.get(limit, "--total")
+            later = ", or wait for the next month" if option == "--per-month" else ""
+            remedy = f"; more, for ever: `dp-pipeline budget raise {owner} {option} … --reason …`"
+            remedy += later
         super().__init__(
             f"{purpose} refused by {where}: requested {symbol}={text(requested)}, "
             f"spent{period} {text(spent)}, left {text(self.left)}, {limit} {text(ceiling)}{remedy}"
         )
-
-
-def _remedy(purpose: str, limit: str) -> str:
-    dataset = purpose.partition("/")[0]
-    name = dataset if is_name(dataset) else "NAME"
-    options = {"delta": "--delta", "each_window": "--each-window", "per_month": "--per-month"}
-    option = options.get(limit, "--total")
-    later = ", or wait for the next month" if limit == "per_month" else ""
-    return f"; more, for ever: `dp-pipeline budget raise {name} {option} … --reason …`{later}"
 
 
 def float_text(value: Fraction) -> str:

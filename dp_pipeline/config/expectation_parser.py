@@ -69,13 +69,13 @@ def _accepted_by(use: Callable[[str], object], expected: str) -> fields.Scalar:
 
 _LEAP_DAY = datetime(2000, 2, 29, tzinfo=UTC)
 _REGEX = Annotated[str, _accepted_by(re.compile, "a regular expression")]
-
-
-def _parse_leap_day(form: str) -> None:
-    datetime.strptime(_LEAP_DAY.strftime(form), form)
-
-
-_DATE = Annotated[str, _accepted_by(_parse_leap_day, "a format that dates are read by")]
+_DATE = Annotated[
+    str,
+    _accepted_by(
+        lambda form: datetime.strptime(_LEAP_DAY.strftime(form), form),
+        "a format that dates are read by",
+    ),
+]
 _MISSING = Literal["both_values_are_missing", "either_value_is_missing", "neither"]
 
 _STRICT = {"strict_min": (fields.Switch, False), "strict_max": (fields.Switch, False)}

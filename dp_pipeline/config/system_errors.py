@@ -8,7 +8,6 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from dp_pipeline.config.errors import DeclarationError, PipelineError
@@ -58,14 +57,17 @@ def system_error(error: BaseException) -> PipelineError | None:
 
     None for any other error, and for a pipe that its reader closed.
     """
-    for cause in _causes(error):
-        if isinstance(cause, BrokenPipeError):
+    cause: BaseException | None = error
+    for _ in range(_MAX_CAUSES):
+        if cause is None or isinstance(cause, BrokenPipeError):
             return None
         if isinstance(cause, OSError) and cause.errno:
             return PipelineError(system_line(cause))
         line = _database_line(cause) if isinstance(cause, sqlite3.Error) else ""
         if line:
             return PipelineError(line)
+        origin = getattr(cause, "orig", None)
+        cause = origin if isinstance(origin, BaseException) else cause.__cause__
     return None
 
 
@@ -154,16 +156,6 @@ def require_regular(path: Path, mode: int) -> None:
 
 class _FileRefusal(OSError):
     """Raised when this program refuses a file before it asks the operating system."""
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    cause: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        if cause is None:
-            return
-        yield cause
-        origin = getattr(cause, "orig", None)
-        cause = origin if isinstance(origin, BaseException) else cause.__cause__
 
 
 def _database_line(error: sqlite3.Error) -> str:

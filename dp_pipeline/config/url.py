@@ -159,10 +159,8 @@ def is_allowed_url(url: str) -> bool:
         return False
     if not is_host(host) or not _CHARACTERS.fullmatch(url) or {"@", "%"} & set(parts.netloc):
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(host))
-
-
-def _is_loopback(host: str) -> bool:
+    if parts.scheme != "http":
+        return parts.scheme == "https"
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -192,19 +190,15 @@ def url_names(url: str) -> tuple[str, ...]:
     """
     parts = urlsplit(url)
     port = None if parts.port in _USUAL_PORTS else parts.port
-    path = _canonical_path(parts.path)
-    names = host_names(parts.hostname or "")
-    return tuple(f"https://{host_and_port(name, port)}{path}" for name in names)
-
-
-def _canonical_path(path: str) -> str:
     segments: list[str] = []
     # A client removes dots before it asks, and takes an escaped slash for no slash.
-    for segment in map(unquote, path.split("/")):
+    for segment in map(unquote, parts.path.split("/")):
         if segment == "..":
             del segments[-1:]
         elif segment != ".":
             segments.append(segment)
     # A server may ignore escapes.
     plain = _PARAMETERS.sub("", "/".join(segments)).lstrip("/")
-    return quote(posixpath.normpath(f"/{plain}").casefold(), safe="/~")
+    path = quote(posixpath.normpath(f"/{plain}").casefold(), safe="/~")
+    names = host_names(parts.hostname or "")
+    return tuple(f"https://{host_and_port(name, port)}{path}" for name in names)

@@ -315,17 +315,13 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
     if pa.types.is_null(cells.type):
         cells = cells.cast(pa.int64())
     values = np.asarray(pc.fill_null(cells, 0))
-    numbers = _double_cells(values) if cells.type == pa.float64() else _integer_cells(values)
+    if cells.type == pa.float64():
+        numbers = _double_cells(values)
+    else:
+        kinds = np.where(values >= 1 << 63, _LARGE, _WHOLE).astype(np.uint8)
+        numbers = _Cells(values.astype(np.uint64), kinds)
     # A missing cell is filled with 0 and has the word of 0.
     return _Cells(numbers.words, np.where(is_present, numbers.kinds, np.uint8(_MISSING)))
-
-
-def _integer_cells(values: NDArray[np.integer]) -> _Cells:
-    words = values.astype(np.uint64)
-    kinds = np.full(len(words), _WHOLE, dtype=np.uint8)
-    if values.dtype == np.uint64:
-        kinds[words >= 1 << 63] = _LARGE
-    return _Cells(words, kinds)
 
 
 def _double_cells(values: NDArray[np.float64]) -> _Cells:

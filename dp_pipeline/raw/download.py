@@ -232,7 +232,9 @@ def located_source(
     hashes = {}
     try:
         for url in source.locations:
-            files.append(_download_path(folder, url))
+            name = hashlib.sha256(url.encode()).hexdigest()[:32]
+            ending = PurePosixPath(urlsplit(url).path).suffix.lower()
+            files.append(folder / f"{name}{ending if ending[1:].isalnum() else ''}")
             hashes[redact_url(url)] = _fetch(spec, source, url, files[-1], earlier)
     except SourceError as error:
         raise SourceError("; ".join([str(error), *_alternatives(spec)])) from None
@@ -262,12 +264,6 @@ def _exists(location: str) -> bool:
     except OSError:
         # It may exist without permission: reading it gives the reason.
         return True
-
-
-def _download_path(folder: Path, url: str) -> Path:
-    name = hashlib.sha256(url.encode()).hexdigest()[:32]
-    ending = PurePosixPath(urlsplit(url).path).suffix.lower()
-    return folder / f"{name}{ending if ending[1:].isalnum() else ''}"
 
 
 def delete_downloads(folder: Path) -> None:

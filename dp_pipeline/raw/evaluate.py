@@ -10,15 +10,15 @@ import hmac
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import SIZE, Domain, Parts
-from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.domain import SIZE, Domain
+from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import write_private
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
@@ -111,7 +111,13 @@ def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, E
     by_kind: dict[str, list[EstimatedDistance]] = {}
     distances = distances_of_table(domain, real, released)
     for names, distance in distances.items():
-        by_kind.setdefault(_kind_of_table(names, domain.parts), []).append(distance)
+        of_parts = sum(name in domain.parts.attributes for name in names)
+        kind = ("units", "unit_part", "parts")[of_parts * 2 // len(names)]
+        if len({*names}) < len(names):
+            kind = "pairs"
+        elif len(names) == 1:
+            kind = f"single {kind}"
+        by_kind.setdefault(kind, []).append(distance)
     for kind in ("units", "parts"):
         by_kind.setdefault(kind, by_kind.get(f"single {kind}", []))
     means = {
@@ -120,21 +126,13 @@ def _unit_distances(domain: Domain, real: Codes, released: Codes) -> dict[str, E
         if by_kind.get(kind)
     }
     means["avd_size"] = [distances[(SIZE,)]]
-    return {name: _mean(listed) for name, listed in means.items()}
-
-
-def _mean(distances: Sequence[EstimatedDistance]) -> EstimatedDistance:
-    errors = [distance.error for distance in distances if distance.error is not None]
-    value = float(np.mean([distance.value for distance in distances]))
-    return EstimatedDistance(value, float(np.mean(errors)) if errors else None)
-
-
-def _kind_of_table(names: Names, parts: Parts) -> str:
-    of_parts = sum(name in parts.attributes for name in names)
-    if len({*names}) < len(names):
-        return "pairs"
-    kind = ("units", "unit_part", "parts")[of_parts * 2 // len(names)]
-    return kind if len(names) > 1 else f"single {kind}"
+    mean_distances = {}
+    for name, listed in means.items():
+        errors = [distance.error for distance in listed if distance.error is not None]
+        value = float(np.mean([distance.value for distance in listed]))
+        mean_error = float(np.mean(errors)) if errors else None
+        mean_distances[name] = EstimatedDistance(value, mean_error)
+    return mean_distances
 
 
 def class_quality(spec: DatasetSpec, snapshot: Snapshot, table: ClassTable) -> dict[str, float]:

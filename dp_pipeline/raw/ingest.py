@@ -82,7 +82,11 @@ def ingest(
     claim = claim or (lambda *_: None)
     name = None if snapshot_id is None else check_snapshot_id(snapshot_id)
     with lock_dataset(store / spec.name):
-        _sweep(store, spec)
+        sweep(store / spec.name, below=True)
+        if spec.is_release:
+            delete_downloads(store / spec.name)
+        elif (store / DOWNLOADS).is_dir():
+            sweep(store / DOWNLOADS)
         current = current_snapshot(store, spec.name, key, spec.window)
         if name is None and current is not None:
             _require_covers(current, spec)
@@ -99,14 +103,6 @@ def ingest(
             _read_source(snapshot, spec, claim)
         make_current(snapshot, spec.window)
         return snapshot
-
-
-def _sweep(store: Path, spec: DatasetSpec) -> None:
-    sweep(store / spec.name, below=True)
-    if spec.is_release:
-        delete_downloads(store / spec.name)
-    elif (store / DOWNLOADS).is_dir():
-        sweep(store / DOWNLOADS)
 
 
 def _require_closed(spec: DatasetSpec, moment: int) -> None:

@@ -54,7 +54,12 @@ def read_schema(source: Source) -> tuple[SourceColumn, ...]:
             names = _guarded(source, lambda: sheet_names(Path(source.location), source))
             columns = tuple(SourceColumn(name, "unknown") for name in names)
         case "parquet":
-            columns = _parquet_columns(source)
+            path = Path(source.location)
+            part = next(iter(parquet_parts(path)), path)
+            if part.is_dir():
+                raise _refusal(source, "one or more files *.parquet in the folder", NO_PARTS)
+            schema = _guarded(source, lambda: pyarrow.parquet.read_schema(part))
+            columns = tuple(map(_source_column, schema))
         case "sql" if source.location.startswith(DUCKDB):
             from dp_pipeline.raw.sources.duckdb_files import duckdb_columns
 
@@ -128,14 +133,6 @@ def _fault_of_name(text: str) -> str:
     if len(text) > _MAX_NAME_LENGTH:
         return f"a cell of more than {_MAX_NAME_LENGTH} characters"
     return "a number" if _NUMBER.fullmatch(text) else ""
-
-
-def _parquet_columns(source: Source) -> tuple[SourceColumn, ...]:
-    path = Path(source.location)
-    part = next(iter(parquet_parts(path)), path)
-    if part.is_dir():
-        raise _refusal(source, "one or more files *.parquet in the folder", NO_PARTS)
-    return tuple(map(_source_column, _guarded(source, lambda: pyarrow.parquet.read_schema(part))))
 
 
 def _source_column(column: pa.Field) -> SourceColumn:
@@ -212,21 +209,17 @@ def propose_columns(
     SourceError if the source cannot be read.
     """
     usable = [column for column in columns if column.kind != "unusable"]
-    table = read_source(_readable_spec(source, usable, name=name))
-    proposals = {
-        column.name: propose_fields(column, table.column(column.name)) for column in usable
-    }
-    return table.num_rows, tuple(proposals.get(column.name, column) for column in columns)
-
-
-def _readable_spec(source: Source, columns: Sequence[SourceColumn], *, name: str) -> DatasetSpec:
     unbounded = Attribute("", "", "drop", coordinate=Coordinate(0.0, 1.0))
     clocks = {"date": Clock("date"), "timestamp": Clock("timestamp")}
     attributes = [
         replace(unbounded, name=f"column_{i}", column=column.name, clock=clocks.get(column.kind))
-        for i, column in enumerate(columns)
+        for i, column in enumerate(usable)
     ]
-    return DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source)
+    table = read_source(DatasetSpec.of_domain(name, Domain(tuple(attributes)), source=source))
+    proposals = {
+        column.name: propose_fields(column, table.column(column.name)) for column in usable
+    }
+    return table.num_rows, tuple(proposals.get(column.name, column) for column in columns)
 
 
 def propose_fields(source_column: SourceColumn, column: pa.ChunkedArray) -> SourceColumn:

@@ -96,10 +96,6 @@ def stored_object(path: Path) -> dict[str, Any] | None:
     return stored if isinstance(stored, dict) else None
 
 
-def _is_text_map(fact: object) -> bool:
-    return isinstance(fact, dict) and all(isinstance(value, str) for value in fact.values())
-
-
 @dataclass(frozen=True)
 class Snapshot:
     """A snapshot of rows, as a folder in the raw store.
@@ -221,7 +217,12 @@ class Snapshot:
             raise Damaged(f"{self!r}: the manifest {line}") from None
         if stored is not None:
             require_format(stored.get("format"), of=f"{self!r}: manifest")
-        if stored is None or not all(_is_text_map(stored.get(fact, {})) for fact in _MAPS):
+        maps = [(stored or {}).get(fact, {}) for fact in _MAPS]
+        is_valid = all(
+            isinstance(map_, dict) and all(isinstance(value, str) for value in map_.values())
+            for map_ in maps
+        )
+        if stored is None or not is_valid:
             raise Damaged(
                 f"{self!r}: the manifest {self.folder / MANIFEST} is not JSON of facts: restore it "
                 "from a backup, or name a new snapshot: "

@@ -44,8 +44,16 @@ def source_stamp(source: Source) -> SourceStamp | None:
             hashes = _declared_hashes(alternative)
             return SourceStamp(hashes, None) if hashes else None
         files = _local_files(alternative)
-        if files:
-            return _stamp_of(files)
+        if not files:
+            continue
+        try:
+            states = [(path, path.stat()) for path in files]
+        except OSError:
+            return None
+        lines = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states]
+        text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        newest = max(state.st_mtime for _, state in states)
+        return SourceStamp(text, datetime.fromtimestamp(newest, UTC))
     return None
 
 
@@ -83,14 +91,3 @@ def _local_files(source: Source) -> list[Path]:
     if source.parts is not None:
         parts.append(_local_files(source.parts))
     return [file for files in parts for file in files] if all(parts) else []
-
-
-def _stamp_of(files: list[Path]) -> SourceStamp | None:
-    try:
-        states = [(path, path.stat()) for path in files]
-    except OSError:
-        return None
-    lines = [f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states]
-    text = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    newest = max(state.st_mtime for _, state in states)
-    return SourceStamp(text, datetime.fromtimestamp(newest, UTC))

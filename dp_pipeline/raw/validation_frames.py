@@ -45,17 +45,14 @@ def schema_frame(spec: DatasetSpec, snapshot: Snapshot) -> pd.DataFrame:
     for name, column in expectations.source_columns(spec).items():
         indices = schema.get_all_field_indices(column)
         if len(indices) == 1:
-            kind = _column_kind(spec, name, column, schema.field(indices[0]).type)
-            columns[name] = _SAMPLES[kind]
+            type_ = schema.field(indices[0]).type
+            kind = kind_of(type_)
+            if name == expectations.PERSON:
+                can_fit = kind == "text" or type_ in WHOLE
+            else:
+                can_fit = kind == "text" or (kind == "time") == (column in spec.time_columns)
+            columns[name] = _SAMPLES[kind if can_fit else "other"]
     return pd.DataFrame(columns, index=[0])
-
-
-def _column_kind(spec: DatasetSpec, name: str, column: str, type_: pa.DataType) -> Kind:
-    """Return the kind of a column; ``other`` if its values cannot be what is declared."""
-    kind = kind_of(type_)
-    if name == expectations.PERSON:
-        return kind if kind == "text" or type_ in WHOLE else "other"
-    return kind if kind == "text" or (kind == "time") == (column in spec.time_columns) else "other"
 
 
 def row_frame(spec: DatasetSpec, table: pa.Table) -> pd.DataFrame:

@@ -401,17 +401,16 @@ def derive_column(rule: Derived, inputs: list[pa.ChunkedArray]) -> pa.ChunkedArr
         words[:] = [None if word in missing_words else word[: rule.letters] for word in words]
         cells = [words[place] if place >= 0 else None for place in places]
         return pa.chunked_array([pa.array(cells, pa.string())])
+    read: Read = partial(numbers, signs=rule.signs)
+    if rule.clock:
+        read = partial(times, clock=rule.clock)
     with np.errstate(all="ignore"):
-        values = _value(rule, [_input_numbers(rule, column) for column in inputs])
+        present = [
+            np.where(find_missing(column, rule.missing, read), np.nan, read(column))
+            for column in inputs
+        ]
+        values = _value(rule, present)
     return pa.chunked_array([pa.array(values, mask=~np.isfinite(values))])
-
-
-def _input_numbers(rule: Derived, column: pa.ChunkedArray) -> FloatArray:
-    clock = rule.clock
-    read_numbers: Read = (
-        partial(times, clock=clock) if clock else partial(numbers, signs=rule.signs)
-    )
-    return np.where(find_missing(column, rule.missing, read_numbers), np.nan, read_numbers(column))
 
 
 def _value(rule: Derived, inputs: list[FloatArray]) -> FloatArray:

@@ -130,16 +130,13 @@ class Batch:
         grouped_codes, grouped_sizes = dict(codes), dict(sizes)
         for name, derived in recoding.derived.items():
             if all(source in grouped_codes for source in derived.attributes):
-                codes[name] = self._derived(derived, grouped_codes, grouped_sizes)
+                groups, rows = _smallest(derived.groups, derived.size), slice(0, self.rows)
+                codes[name] = groups[
+                    cell_keys(grouped_codes, grouped_sizes, derived.attributes, rows)
+                ]
                 sizes[name] = derived.size
         coordinates = {name: q for name, q in self.coordinates.items() if name not in groupings}
         return Batch(coordinates=coordinates, codes=codes, sizes=sizes, rows=self.rows)
-
-    def _derived(
-        self, derived: DerivedAttribute, codes: Codes, sizes: Mapping[str, int]
-    ) -> NDArray[Any]:
-        keys = cell_keys(codes, sizes, derived.attributes, slice(0, self.rows))
-        return _smallest(derived.groups, derived.size)[keys]
 
     def answer(self, query: BatchQuery) -> Answer:
         """Return the exact answer to a query about these rows, as a tuple of arrays.

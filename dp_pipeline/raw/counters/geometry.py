@@ -31,7 +31,12 @@ class Assignment:
         self._weights = np.array(rule.weights, dtype=np.int64)
         self._centres = np.array(rule.centres, dtype=np.int64)
         self._reduced = np.array(rule.reduced_weights, dtype=np.int64)
-        self._matrix = self._products() if rule.fits_floats else None
+        self._matrix: FloatArray | None = None
+        if rule.fits_floats:
+            # It maps (x, 1) to |c|² − 2xc of each centre c, exactly.
+            squares = (self._reduced * self._centres) ** 2
+            linear = -2.0 * (self._reduced**2 * self._centres).T
+            self._matrix = np.vstack([linear, squares.sum(axis=1)])
 
     def blocks(self, columns: Columns, rows: int) -> Iterator[tuple[slice, Columns, IntArray]]:
         """Yield all rows in order, in blocks that fit in the cache of one core.
@@ -48,7 +53,14 @@ class Assignment:
     def labels(self, columns: Columns) -> IntArray:
         """Return the index (rows,) of each row's nearest centre, the first of equally near ones."""
         if self._matrix is None:
-            return self._by_differences(columns)
+            # The largest distance fits in int64.
+            table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
+            for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
+                difference = q.astype(np.int64)[:, None] - c
+                difference *= weight
+                difference *= difference
+                table += difference
+            return np.asarray(table.argmin(axis=1))
         x = np.ones((len(columns[0]), len(self._matrix)))
         for axis, column in enumerate(columns):
             x[:, axis] = column
@@ -58,21 +70,6 @@ class Assignment:
         """Return weight · (q − c) of each coordinate q and its label's centre c, (d, rows)."""
         axes = zip(columns, self._centres.T, self._weights, strict=True)
         return np.stack([(q.astype(np.int64) - c[labels]) * weight for q, c, weight in axes])
-
-    def _products(self) -> FloatArray:
-        """Return the matrix (d + 1, k) that maps (x, 1) to |c|² − 2xc of each centre c, exactly."""
-        squares = (self._reduced * self._centres) ** 2
-        return np.vstack([-2.0 * (self._reduced**2 * self._centres).T, squares.sum(axis=1)])
-
-    def _by_differences(self, columns: Columns) -> IntArray:
-        """Return the labels (n,), computed in int64, which holds the largest distance."""
-        table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
-        for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
-            difference = q.astype(np.int64)[:, None] - c
-            difference *= weight
-            difference *= difference
-            table += difference
-        return np.asarray(table.argmin(axis=1))
 
 
 _ROWS_TO_SORT = 1 << 18

@@ -102,7 +102,10 @@ class UndeclaredRows:
                     # The file of the parts loses its name with this block.
                     with temporary_folder(snapshot.folder / "undeclared") as scratch:
                         tables = _tables_by_person(spec, keys, batches, scratch)
-                        parts = _write_parts(tables, scratch / "kept.parquet")
+                        path = scratch / "kept.parquet"
+                        write_atomically(path, partial(write_row_groups, tables, compression="lz4"))
+                        file = pq.ParquetFile(pa.OSFile(str(path)))
+                        parts = partial(map, file.read_row_group, range(file.num_row_groups))
                     return cls(spec, parts, fingerprint=fingerprint)
                 table = rows_of_window(spec, batches[0]())
         return cls.of_table(spec, table, snapshot.key, fingerprint=fingerprint)
@@ -174,13 +177,6 @@ def _tables_by_person(
         yield keep_at_most(table, at_most=spec.protection.rows, keys=keys)
 
 
-def _write_parts(tables: Iterator[pa.Table], path: Path) -> Parts:
-    """Write tables to a file as row groups; return a function that iterates over them."""
-    write_atomically(path, partial(write_row_groups, tables, compression="lz4"))
-    file = pq.ParquetFile(pa.OSFile(str(path)))
-    return lambda: map(file.read_row_group, range(file.num_row_groups))
-
-
 def _weigh_texts(
     attribute: Attribute, table: pa.Table, persons: IntArray, weights: tuple[int, ...]
 ) -> dict[bytes, int]:
@@ -193,7 +189,14 @@ def _weigh_texts(
     code_of_place = np.array([-1 if text is None else codes[text] for text in (*levels, None)])
     row_codes = code_of_place[places]
     is_counted = (row_codes >= 0) & (persons >= 0)
-    sums = _sum_weights(row_codes[is_counted], persons[is_counted], len(texts), weights)
+    # Fewer than 2^31 persons and texts, so a pair of them is an integer of 62 bits.
+    radix = max(1, len(texts))
+    pairs = np.unique(persons[is_counted] * radix + row_codes[is_counted])
+    _, owners, text_counts = np.unique(pairs // radix, return_inverse=True, return_counts=True)
+    # A person with m texts adds entry m − 1 of the weights to each of them, once.
+    pair_weights = np.asarray(weights, dtype=np.int64)[text_counts[owners] - 1]
+    sums = np.zeros(len(texts), dtype=np.int64)
+    np.add.at(sums, pairs % radix, pair_weights)
     return dict(zip(texts, sums.tolist(), strict=True))
 
 
@@ -203,24 +206,3 @@ def _as_level(word: str | None, reserved: set[str]) -> bytes | None:
         return None
     text = word.encode("utf-8", "replace")
     return text if len(text) <= MAX_LEVEL_BYTES and text.decode() == word else None
-
-
-def _sum_weights(
-    codes: IntArray, persons: IntArray, texts: int, weights: tuple[int, ...]
-) -> IntArray:
-    """Return the total weight (texts,) of each text, to which each of its persons adds once.
-
-    codes     index of the text of each row
-    persons   number of the person of each row
-    texts     number of different texts
-    weights   what a person adds to each of her texts: entry m − 1 if she has m of them
-    """
-    # Fewer than 2^31 persons and texts, so a pair of them is an integer of 62 bits.
-    pairs = np.unique(persons * max(1, texts) + codes)
-    _, owners, text_counts = np.unique(
-        pairs // max(1, texts), return_inverse=True, return_counts=True
-    )
-    pair_weights = np.asarray(weights, dtype=np.int64)[text_counts[owners] - 1]
-    sums = np.zeros(texts, dtype=np.int64)
-    np.add.at(sums, pairs % max(1, texts), pair_weights)
-    return sums

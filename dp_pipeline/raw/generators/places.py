@@ -205,10 +205,20 @@ def rides_stream(
 
 def _week(seed: int, week: int, rows: int) -> pa.Table:
     rng = random_numbers(seed * 1_000_003 + week)
-    rider = NEW_RIDERS * week + draw_one_of_many(rng, _rider_weights(seed, week), rows)
-    season = math.cos(2 * math.pi * (week - 29) / 52)
-    places = draw_places(rng, rows, _hubs(season, week))
-    vehicle = _vehicles(rng, season, places)
+    # A rider keeps her weight in later weeks.
+    cohorts = [
+        random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
+        for week_joined in range(week, week + RIDERS // NEW_RIDERS)
+    ]
+    rider_weights = np.minimum(1.0 + np.concatenate(cohorts), MAX_TIMES_USUAL)
+    rider = NEW_RIDERS * week + draw_one_of_many(rng, rider_weights, rows)
+    season, years = math.cos(2 * math.pi * (week - 29) / 52), (week - START // WEEK) / 52
+    factors = np.array([1.0, 1.0, 1.0 - 0.4 * season, 1.0 + years, 1.0 + 0.6 * season, 1.0, 1.0])
+    places = draw_places(rng, rows, HUBS[:, 3] * np.maximum(factors, 0.2))
+    is_far = (np.hypot(places[:, 0] - 14, places[:, 1] - 10.5) > 6).astype(np.int64)
+    near_weights = [3 + 1.5 * season, 2 + season, 3.0, 2.0]
+    far_weights = [1 + 0.5 * season, 0.5, 3.0, 5.0]
+    vehicle = draw_category(rng, np.array([near_weights, far_weights]), (is_far,), rows)
     away = np.hypot(*(places - (WIDTH / 2, HEIGHT / 2)).T)
     minutes = np.clip(np.rint(3 + away * 2 + 4 * rng.standard_exponential(rows)), 1, 120)
     is_member = rng.random(rows) < np.where(vehicle < 2, 0.7, 0.35)
@@ -223,29 +233,6 @@ def _week(seed: int, week: int, rows: int) -> pa.Table:
             "member": pa.array(np.where(is_member, "yes", "no").tolist(), pa.string()),
         }
     )
-
-
-def _rider_weights(seed: int, week: int) -> FloatArray:
-    """Return the weights (RIDERS,) of the riders of a week; a rider keeps hers in later weeks."""
-    cohorts = [
-        random_numbers(seed * 1_000_003 - 1 - week_joined).pareto(HEAVY_TAIL, size=NEW_RIDERS)
-        for week_joined in range(week, week + RIDERS // NEW_RIDERS)
-    ]
-    return np.minimum(1.0 + np.concatenate(cohorts), MAX_TIMES_USUAL)
-
-
-def _hubs(season: float, week: int) -> FloatArray:
-    years = (week - START // WEEK) / 52
-    factors = np.array([1.0, 1.0, 1.0 - 0.4 * season, 1.0 + years, 1.0 + 0.6 * season, 1.0, 1.0])
-    weights: FloatArray = HUBS[:, 3] * np.maximum(factors, 0.2)
-    return weights
-
-
-def _vehicles(rng: np.random.Generator, season: float, places: FloatArray) -> IntArray:
-    is_far = (np.hypot(places[:, 0] - 14, places[:, 1] - 10.5) > 6).astype(np.int64)
-    near_weights = [3 + 1.5 * season, 2 + season, 3.0, 2.0]
-    far_weights = [1 + 0.5 * season, 0.5, 3.0, 5.0]
-    return draw_category(rng, np.array([near_weights, far_weights]), (is_far,), len(places))
 
 
 def _times(rng: np.random.Generator, week: int, rows: int) -> list[str]:

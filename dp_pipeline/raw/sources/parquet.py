@@ -99,23 +99,22 @@ def parquet_batches(spec: DatasetSpec, files: Sequence[Path]) -> list[BatchReade
     what ``parquet_tables`` does."""
     schemas = [_checked_schema(_of_file(spec, path), path) for path in files]
     types = reading.fulfillable_types(spec, schemas)
+    groups: list[RowGroup] = []
+    for path in files:
+        with _open(_of_file(spec, path), path) as file:
+            footer = file.metadata
+            sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+        of_file = [RowGroup(path, (number,), rows) for number, rows in enumerate(sizes)]
+        groups += of_file or [RowGroup(path, (), 0)]
     batches: list[list[RowGroup]] = []
     rows = 0
-    for group in (group for path in files for group in _row_groups(spec, path)):
+    for group in groups:
         rows += group.rows
         if not batches or rows > ROWS_A_BATCH:
             batches.append([])
             rows = group.rows
         batches[-1].append(group)
-    return [partial(_read_groups, spec, types, groups) for groups in batches]
-
-
-def _row_groups(spec: DatasetSpec, path: Path) -> list[RowGroup]:
-    with _open(_of_file(spec, path), path) as file:
-        footer = file.metadata
-        sizes = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
-    groups = [RowGroup(path, (number,), rows) for number, rows in enumerate(sizes)]
-    return groups or [RowGroup(path, (), 0)]
+    return [partial(_read_groups, spec, types, batch) for batch in batches]
 
 
 def _read_groups(

@@ -6,10 +6,10 @@ cell with an error, or one that is not of its own type, is missing.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time
 from functools import partial
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,11 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         for number, row in _sheet_rows(path, spec.source)
         if number > spec.source.header_row and any(cell not in (None, "") for cell in row.values())
     )
-    every = _without_footer(filled, spec.source.footer)
-    rows = reading.guarded_each(spec, every, expected=expected)
+    every, ahead = tee(filled)
+    before_footer = (
+        row for row, _ in zip(every, islice(ahead, spec.source.footer, None), strict=False)
+    )
+    rows = reading.guarded_each(spec, before_footer, expected=expected)
     while part := list(islice(rows, ROWS_A_PART)):
         yield pa.table(
             {
@@ -133,14 +136,6 @@ def _parsed_rows(book: Any, sheet: Any) -> Iterator[tuple[int, Row]]:
         )
         for number, cells in parser.parse():
             yield number, {cell["column"] - 1: cell["value"] for cell in cells}
-
-
-def _without_footer(rows: Iterable[Row], count: int) -> Iterator[Row]:
-    ahead: list[Row] = []
-    for row in rows:
-        ahead.append(row)
-        if len(ahead) > count:
-            yield ahead.pop(0)
 
 
 Write = Callable[[Any], str]
