@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dp_pipeline.config.amounts import epsilon_text, rho_of
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.ledger import Entry
@@ -26,8 +27,8 @@ def _rides(project: Project) -> None:
     project.prepare(project.declare("rides", RIDES))
 
 
-def _homes(project: Project) -> None:
-    levels: Declaration = {"models": {"independent": {}}, "partitions": ["0.2", "0.5"]}
+def _homes(project: Project, **changes: Any) -> None:
+    levels: Declaration = {"models": {"independent": {}}, "partitions": ["0.2", "0.5"], **changes}
     project.prepare(project.declare("homes", HOMES, **levels))
 
 
@@ -59,14 +60,12 @@ def _spec(project: Project) -> DatasetSpec:
 
 
 def _refinement(project: Project, spec: DatasetSpec) -> Release:
-    release = project.release(spec, model="independent", epsilon="0.5")
-    return replace(release, refine=Fraction("0.2"))
+    return replace(project.release(spec, model="independent"), refine=Fraction("0.2"))
 
 
 def _of_weeks(window: str, span: int) -> Callable[[Project, DatasetSpec], Release]:
     def release(project: Project, spec: DatasetSpec) -> Release:
-        one = project.release(spec.at_window(window), model="independent", epsilon="0.5")
-        return replace(one, span=span)
+        return replace(project.release(spec.at_window(window), model="independent"), span=span)
 
     return release
 
@@ -77,33 +76,34 @@ class Kind:
 
     prepare   declares its data set, and prepares the rows
     release   one release of it
-    cost      what it charges to its population, in ε; 0 for a k-anonymous one
-    answers   how many noisy answers it stores; 0: none is stored
+    cost      what it charges to its population, in its currency; 0 for a k-anonymous one
     """
 
     prepare: Callable[[Project], Any]
     release: Callable[[Project, DatasetSpec], Release]
     cost: str
-    answers: int
 
 
+BILLIONTH = Fraction(1, 10**9)
 KINDS: Mapping[str, Kind] = {
-    "clustering": Kind(_rides, lambda project, spec: project.release(spec), "0.55", 4),
-    "table": Kind(
-        _homes, lambda project, spec: project.release(spec, model="independent"), "0.5", 3
+    "clustering": Kind(_rides, lambda project, spec: project.release(spec), "0.55"),
+    "table": Kind(_homes, lambda project, spec: project.release(spec, model="independent"), "0.5"),
+    "in rho": Kind(
+        lambda project: _homes(project, models={"one_shot": {}}, delta="0.000000001"),
+        lambda project, spec: project.release(spec, model="one_shot"),
+        epsilon_text(rho_of(Fraction("0.5"), BILLIONTH)),
     ),
     "k-anonymous": Kind(
-        lambda project: project.prepare(patients.declare(project)), patients.release_of, "0", 0
+        lambda project: project.prepare(patients.declare(project)), patients.release_of, "0"
     ),
     "domain": Kind(
         lambda project: project.prepare(shops(project)),
         lambda project, spec: DomainRelease(spec, project.home, "opendp"),
         SHOPS["discover"]["epsilon"],
-        0,
     ),
-    "window": Kind(_week_after_one_off, _of_weeks("2026-W01", 1), "0.55", 5),
-    "two windows": Kind(_weeks("2026-W01", "2026-W02"), _of_weeks("2026-W02", 2), "1.1", 5),
-    "refinement": Kind(_refinable, _refinement, "0.3", 3),
+    "window": Kind(_week_after_one_off, _of_weeks("2026-W01", 1), "0.55"),
+    "two windows": Kind(_weeks("2026-W01", "2026-W02"), _of_weeks("2026-W02", 2), "1.1"),
+    "refinement": Kind(_refinable, _refinement, "0.3"),
 }
 
 

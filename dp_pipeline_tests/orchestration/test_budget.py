@@ -1,5 +1,6 @@
 """What is left decides, before anything is drawn."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
@@ -9,7 +10,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.ledger import Balance, Ledger
+from dp_pipeline.ledger import Balance
 from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
 from dp_pipeline.orchestration.metadata import balance_metadata, budget_report
 from dp_pipeline.releases.account import open_population, require_snapshot
@@ -64,62 +65,48 @@ def test_dagster_shows_a_refusal_as_one_line_and_a_table(nearly_spent: Project, 
     assert nearly_spent.files("released") == before, "a transcript was begun"
     assert nearly_spent.spent(spec) == Fraction("2.75")
     assert nearly_spent.launch(spec, "budget").success
-    results = {result.check_name: result for result in check_results(nearly_spent, spec)}
-    assert results[WITHIN].passed
-    assert results[WITHIN].severity == dg.AssetCheckSeverity.ERROR
-    assert not results[NOT_NEAR].passed
-    assert results[NOT_NEAR].severity == dg.AssetCheckSeverity.WARN
+    results = {r.check_name: (r.passed, r.severity) for r in check_results(nearly_spent, spec)}
+    assert results[WITHIN] == (True, dg.AssetCheckSeverity.ERROR)
+    assert results[NOT_NEAR] == (False, dg.AssetCheckSeverity.WARN)
     metadata = metadata_of(nearly_spent, spec, "budget")
     assert "base64" in metadata["privacy/spending over time"].value
 
 
 def test_two_data_sets_on_one_population_share_its_account(released_rides: Project):
-    project = released_rides
-    project.write_rows("walks.csv", ["rider,x,y", "ann,1,1", "zoe,2,2"])
-    walks = project.declare("walks", RIDES, source={"kind": "csv", "path": "walks.csv"})
-    project.run(walks, epsilons=["0.5"])
-    assert project.ledger.populations() == ("riders",)
-    planned = plan_run(project.request(walks, new_draw=True))
+    walks = released_rides.declare("walks", RIDES)
+    released_rides.run(walks, epsilons=["0.5"])
+    assert released_rides.ledger.populations() == ("riders",)
+    planned = plan_run(released_rides.request(walks, new_draw=True))
     assert (planned.balance.spent, planned.remaining) == (Fraction("1.1"), Fraction("1.9"))
 
 
-def test_second_population_that_claims_same_source_is_refused(project: Project):
-    open_population(project.declare("rides", RIDES), project.home)
-    project.declare("copies", RIDES, population="other_riders")
-    refused = project.cli_here("run", "copies")
-    assert_refused(refused, 2, "belongs to population riders (release)")
-    assert project.ledger.account("other_riders") is None
-    assert not (project.home.raw / "copies").exists()
+DOWNLOADED = b"rider,x,y\nann,1,1\n"
+DIGEST = sha256(DOWNLOADED).hexdigest()
+OURS = {"kind": "csv", "at_most_mb": "1", "url": "https://example.org/a.csv", "sha256": DIGEST}
 
 
-MIRRORED = {"population": "shown", "purpose": "benchmark", "ceiling": None, "evaluation": None}
-
-
-def test_benchmark_download_of_protected_bytes_is_refused(project: Project):
-    rows = b"rider,x,y\nann,1,1\n"
+@pytest.fixture
+def benchmark(project: Project) -> Iterator[DatasetSpec]:
+    """A benchmark that downloads the same bytes from another address."""
     with file_server() as server:
-        server.files["/copy.csv"] = rows
-        release = {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
-        source = {"kind": "csv", "at_most_mb": "1"}
-        open_population(project.declare("rides", RIDES, source=source | release), project.home)
-        mirror = source | {"url": server.url("/copy.csv")}
-        benchmark = project.declare("shown", RIDES, source=mirror, **MIRRORED)
-        message = refusal(project.launch(benchmark, "ingested"))
-    assert f"source 'sha256:{release['sha256']}' is protected by population riders" in message
-    assert rows not in project.files("raw").values()
-
-
-def test_download_protected_since_is_read_no_more(project: Project):
-    rows = b"rider,x,y\nann,1,1\n"
-    with file_server() as server:
-        server.files["/copy.csv"] = rows
+        server.files["/copy.csv"] = DOWNLOADED
         mirror = {"kind": "csv", "at_most_mb": "1", "url": server.url("/copy.csv")}
-        benchmark = project.declare("shown", RIDES, source=mirror, **MIRRORED)
-        assert project.launch(benchmark, "ingested").success
-    ours = mirror | {"url": "https://example.org/a.csv", "sha256": sha256(rows).hexdigest()}
+        public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+        yield project.declare("shown", RIDES, source=mirror, population="shown", **public)
+
+
+def test_benchmark_download_of_protected_bytes_is_refused(project: Project, benchmark: DatasetSpec):
+    open_population(project.declare("rides", RIDES, source=OURS), project.home)
+    message = refusal(project.launch(benchmark, "ingested"))
+    assert f"source 'sha256:{DIGEST}' is protected by population riders" in message
+    assert DOWNLOADED not in project.files("raw").values()
+
+
+def test_download_protected_since_is_read_no_more(project: Project, benchmark: DatasetSpec):
+    assert project.launch(benchmark, "ingested").success
     with pytest.raises(DeclarationError, match="belongs to population shown"):
-        open_population(project.declare("rides", RIDES, source=ours), project.home)
-    changes = {"source": ours, "distinct_population": "they moved in since"}
+        open_population(project.declare("rides", RIDES, source=OURS), project.home)
+    changes = {"source": OURS, "distinct_population": "they moved in since"}
     open_population(project.declare("rides", RIDES, **changes), project.home)
     assert "is protected by population riders" in refusal(project.launch(benchmark, "ingested"))
     with pytest.raises(DeclarationError, match="is protected by population riders"):
@@ -156,11 +143,6 @@ def test_plan_prices_settled_releases_and_new_draws(rides: Project, spec: Datase
     assert plan_run(rides.request(spec, snapshot="next")).total_cost == Fraction("0.7")
 
 
-@pytest.fixture
-def ledger(project: Project) -> Ledger:
-    return project.ledger
-
-
 YEAR, MONTH = {"ceiling": Fraction(1)}, {"ceiling": Fraction(1), "per_month": Fraction("0.1")}
 
 
@@ -184,7 +166,8 @@ def test_a_warning_stands_from_80_percent_of_a_limit_on(limits, spent, expected)
     assert (within.passed, not_near.passed) == expected
 
 
-def test_a_window_has_a_limit_of_its_own(ledger: Ledger):
+def test_a_window_has_a_limit_of_its_own(project: Project):
+    ledger = project.ledger
     ledger.open_account(weekly())
     for week in ("W01", "W02"):
         release(ledger, in_windows(week, week, epsilon="0.9"))
@@ -198,15 +181,10 @@ def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
     limits = {"ceiling": Fraction(3), "per_month": Fraction(1), "month": "2026-11"}
     balance = Balance(**limits, spent=Fraction(1), month_spent=Fraction("0.25"))
     (result, _) = budget_checks(balance)
+    amounts = {"spent": 1, "left": 2, "ceiling": 3, "limit of a month": 1}
+    amounts |= {"spent in 2026-11": 0.25, "left in 2026-11": 0.75}
     metadata = {name: entry.value for name, entry in result.metadata.items()}
-    assert metadata == {
-        "privacy/spent": 1,
-        "privacy/left": 2,
-        "privacy/ceiling": 3,
-        "privacy/spent in 2026-11": 0.25,
-        "privacy/left in 2026-11": 0.75,
-        "privacy/limit of a month": 1,
-    }
+    assert metadata == {f"privacy/{name}": amount for name, amount in amounts.items()}
     assert {type(entry) for entry in metadata.values()} == {float}
 
 
@@ -218,7 +196,8 @@ def test_amount_of_many_digits_is_told_exactly_beside_its_number():
     assert values["privacy/ceiling"] == "none"
 
 
-def test_budget_report_draws_charges_and_counts_verified_rows(ledger: Ledger):
+def test_budget_report_draws_charges_and_counts_verified_rows(project: Project):
+    ledger = project.ledger
     ledger.open_account(account())
     release(ledger, charge("at ε=1", epsilon="1"))
     metadata = budget_report(ledger, "trips")

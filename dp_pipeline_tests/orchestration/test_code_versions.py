@@ -13,15 +13,15 @@ from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions
 pytestmark = pytest.mark.chain
 
 MODEL = RIDES["models"]["dpqt_kmeans"]
-
 KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
+STAGES = ("ingested", "validated", "normalized")
 
 
 @pytest.fixture
-def drawn(rides: Project) -> tuple[Project, DatasetSpec]:
-    spec = rides.declare("rides", RIDES)
-    assert rides.launch(spec, KEY.path[1], partition="0.5").success
-    return rides, spec
+def drawn(project: Project) -> tuple[Project, DatasetSpec]:
+    spec = project.declare("rides", RIDES)
+    assert project.launch(spec, *STAGES, KEY.path[1], partition="0.5").success
+    return project, spec
 
 
 def newest_tags(project: Project, key: dg.AssetKey = KEY) -> dict[str, str]:
@@ -30,8 +30,7 @@ def newest_tags(project: Project, key: dg.AssetKey = KEY) -> dict[str, str]:
 
 
 def defined(project: Project, spec: DatasetSpec) -> str | None:
-    graph = definitions_of(spec, project.home).resolve_asset_graph()
-    return graph.get(KEY).code_version
+    return definitions_of(spec, project.home).resolve_asset_graph().get(KEY).code_version
 
 
 def test_only_a_new_draw_under_newer_code_has_the_newer_version(drawn, monkeypatch):
@@ -72,18 +71,12 @@ def test_edit_that_changes_release_is_shown_at_its_partition(drawn):
     assert stale(project, edited, "dpqt_kmeans", "0.5") == []
     # Another number of centres is found in the answers that were paid for.
     assert project.spent(spec) == before
-
-
-def test_an_edit_of_bounds_is_shown_from_the_rows_on(project: Project):
-    spec = project.declare("rides", RIDES)
-    stages = ("ingested", "validated", "normalized")
-    assert project.launch(spec, *stages, "dpqt_kmeans", partition="0.5").success
     bounds = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
-    edited = project.declare("rides", RIDES, attributes=bounds)
-    for name in stages:
-        assert stale(project, spec, name, None) == []
-        assert stale(project, edited, name, None) == ["has a new code version"]
-    assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
+    wider = project.declare("rides", RIDES, attributes=bounds)
+    for name in STAGES:
+        assert stale(project, edited, name, None) == []
+        assert stale(project, wider, name, None) == ["has a new code version"]
+    assert stale(project, wider, "dpqt_kmeans", "0.5") == ["has a new code version"]
 
 
 def test_a_snapshot_is_reported_apart_by_its_name_alone(rides: Project, spec: DatasetSpec):

@@ -3,7 +3,6 @@
 import importlib
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import dagster as dg
@@ -16,6 +15,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.releases.home import Home
+from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.projects import (
     FAMILIES,
     HOMES,
@@ -64,6 +64,10 @@ def of(specs: tuple[DatasetSpec, ...], name: str) -> DatasetSpec:
     return next(spec for spec in specs if spec.name == name)
 
 
+def key_of(spec: DatasetSpec, name: str) -> dg.AssetKey:
+    return dg.AssetKey([spec.name, *name.split("/")])
+
+
 def names_of(spec: DatasetSpec) -> set[str]:
     assets = defined(spec).resolve_asset_graph().get_all_asset_keys()
     assert {key.path[0] for key in assets} == {spec.name}
@@ -77,28 +81,35 @@ def test_every_built_in_data_set_is_there_with_a_data_folder(specs):
 def test_a_data_set_without_cells_has_no_stages_of_cells(specs):
     raw = {"ingested", "validated", "normalized"}
     internal = {"evaluation", "comparison", "budget"}
-    shelf = {"published"}
-    assert names_of(of(specs, "rides")) == raw | internal | shelf | {"dpqt_kmeans"}
+    assert names_of(of(specs, "rides")) == raw | internal | {"published", "dpqt_kmeans"}
     assert names_of(of(specs, "homes")) == raw | internal | {"discretized"} | set(HOMES["models"])
-    bits = raw | {"discretized", "one_hot"}
-    assert names_of(of(specs, "plants")) == bits | internal | shelf | set(PLANTS["models"])
 
 
-def test_chain_goes_from_rows_to_models_to_report(specs):
-    graph = defined(of(specs, "plants")).resolve_asset_graph()
+PREPARED = {"ingested": "", "validated": "ingested", "normalized": "validated"}
+METHODS = "k_anonymous/kjig k_anonymous/mutual_information"
+CHAINS = {
+    "plants": PREPARED
+    | {"discretized": "normalized", "one_hot": "discretized", "comparison": "evaluation"}
+    | dict.fromkeys(PLANTS["models"], "one_hot")
+    | dict.fromkeys(("evaluation", "budget"), "eug_kmeans independent")
+    | {"published": "independent"},
+    "patients": PREPARED
+    | {"discretized": "normalized", "comparison": "evaluation", "evaluation": "independent"}
+    | dict.fromkeys(("independent", *METHODS.split()), "discretized")
+    | {"k_anonymous/evaluation": METHODS, "k_anonymous/comparison": "k_anonymous/evaluation"}
+    | {"budget": f"independent {METHODS}"},
+}
+"""Data set → asset → those that it is made of."""
 
-    def upstream(name: str) -> set[str]:
-        return {key.path[1] for key in graph.get(dg.AssetKey(["plants", name])).parent_keys}
 
-    order = ["ingested", "validated", "normalized", "discretized", "one_hot"]
-    assert upstream("ingested") == set()
-    for before, stage in pairwise(order):
-        assert upstream(stage) == {before}
-    for model in PLANTS["models"]:
-        assert upstream(model) == {"one_hot"}
-    assert upstream("evaluation") == upstream("budget") == set(PLANTS["models"])
-    assert upstream("comparison") == {"evaluation"}
-    assert upstream("published") == {PLANTS["publish"]["model"]}
+@pytest.mark.parametrize("name", CHAINS)
+def test_chain_goes_from_rows_to_releases_to_reports(name: str, specs, project: Project):
+    spec = patients.declare(project) if name == "patients" else of(specs, name)
+    graph = defined(spec).resolve_asset_graph()
+    assert {name: set(parents.split()) for name, parents in CHAINS[name].items()} == {
+        name: {"/".join(key.path[1:]) for key in graph.get(key_of(spec, name)).parent_keys}
+        for name in names_of(spec)
+    }
 
 
 def test_the_lineage_of_units_shows_both_sources(tmp_path: Path) -> None:
@@ -156,7 +167,7 @@ def test_partitions_are_listed_levels_ascending(definitions, specs):
     # Windows: dp_pipeline_tests/orchestration/test_windows.py.
     for spec in (spec for spec in specs if spec.windows is None):
         for name in names_of(spec):
-            partitions = graph.get(dg.AssetKey([spec.name, *name.split("/")])).partitions_def
+            partitions = graph.get(key_of(spec, name)).partitions_def
             keys = None if partitions is None else tuple(partitions.get_partition_keys())
             expected = spec.partition_keys if name in MODELS or name == "evaluation" else None
             if name.startswith("k_anonymous/") and name != "k_anonymous/comparison":

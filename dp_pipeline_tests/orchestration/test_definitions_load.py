@@ -83,12 +83,15 @@ def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
         project.declare("plants", PLANTS),
         project.declare("weeds", PLANTS, publish=None),
     ]
-    described = {
-        definition.name: definition.description or ""
-        for chain in map(chain_definitions, specs)
-        for definition in (*(chain.jobs or []), *(chain.schedules or []), *(chain.sensors or []))
-    }
+    chains = [chain_definitions(spec) for spec in specs]
+    sensors = [sensor for chain in chains for sensor in chain.sensors or []]
+    automatic = [schedule for chain in chains for schedule in chain.schedules or []] + sensors
+    jobs = [job for chain in chains for job in chain.jobs or []]
+    described = {definition.name: definition.description or "" for definition in jobs + automatic}
     assert len(described) == 4 * 3 + 3 + 3 + 3
+    assert {"rides_weekly", "walks_weekly_refresh", "plants_new_rows"} <= set(described)
+    assert {definition.default_status.value for definition in automatic} == {"STOPPED"}
+    assert all((sensor.minimum_interval_seconds or 0) >= 60 for sensor in sensors)
     for name, text in described.items():
         assert "pends nothing" in text or "0.55" in text or "ε=" in text, (name, text)
 

@@ -33,7 +33,6 @@ from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
-from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 pytestmark = pytest.mark.chain
@@ -66,13 +65,10 @@ class Counted(Model):
         """Any domain will do."""
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
-        curator.measure((), epsilon=self._first(epsilon))
+        curator.measure((), epsilon=epsilon / 10)
         self._second(curator)
         centres = np.array([[1.0, 1.0], [7.0, 3.0]])
         return Clusters(("x", "y"), centres[rng.permutation(2)])
-
-    def _first(self, epsilon: Fraction) -> Fraction:
-        return epsilon / 10
 
     def _second(self, curator: Curator) -> None:
         curator.tabulate({(): curator.accountant.remaining})
@@ -182,16 +178,6 @@ def test_the_report_promises_epsilon_at_delta(ran: Ran):
     assert f"at δ = 1e-9 (ρ = {epsilon_text(total)}) at most" in page
 
 
-def test_a_second_run_replays_at_no_cost_the_same_bytes(ran: Ran):
-    project, spec, releases = ran
-    spent, files = project.spent(spec), project.files("released")
-    for (name, epsilon), outcome in releases.items():
-        again = project.publish(spec, model=name, epsilon=epsilon_text(epsilon))
-        assert (again.state, again.nano) == ("replayed", 0)
-        assert again.bundle.to_json() == outcome.bundle.to_json()
-    assert (project.spent(spec), project.files("released")) == (spent, files)
-
-
 def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran):
     project, spec, _ = ran
     planned = plan_run(project.request(spec, new_draw=True))
@@ -254,16 +240,6 @@ def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project):
     assert rides.spent(spec) == 0
 
 
-def test_a_release_charged_before_a_crash_is_resumed_in_rho(project: Project):
-    spec = project.declare("rides", RIDES, **PAID)
-    project.prepare(spec)
-    with stopped(1):
-        project.publish(spec, model="counted")
-    resumed = project.publish(spec, model="counted")
-    assert (resumed.state, resumed.nano) == ("resumed", 0)
-    assert resumed.bundle.spent == project.spent(spec) == HALF + BOUGHT
-
-
 @dataclass(frozen=True)
 class SpendsTheEpsilon(EugKMeans):
     """Says that it is concentrated, and spends its ε as if it were ρ."""
@@ -292,32 +268,54 @@ class GaussianInPure(Counted):
 
 
 @dataclass(frozen=True)
-class ClaimsLess(Counted):
-    """Says that it composes to half of the ε that it takes as its own."""
+class ClaimsLess(EugKMeans):
+    """Says that it composes to half of what it spends."""
 
     def guarantee(self, epsilon: Fraction, _: object = None) -> PrivacyGuarantee:
         return PrivacyGuarantee("dp", epsilon / 2)
 
-    def _first(self, epsilon: Fraction) -> Fraction:
-        return epsilon / 2
+
+@dataclass(frozen=True)
+class ClaimsNoEpsilon(EugKMeans):
+    """Is private and says that it is not: it would be charged nothing."""
+
+    def guarantee(self, epsilon: Fraction, _: object = None) -> PrivacyGuarantee:
+        return PrivacyGuarantee("not-dp", epsilon, "modesty")
+
+
+@dataclass(frozen=True)
+class Discloses(EugKMeans):
+    """Looks at rows without noise and claims the nominal ε."""
+
+    def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
+        curator.disclose_records(("x", "y"), 1, 0, reason="to know one")
+        return super().fit(curator, epsilon=epsilon, rng=rng)
+
+
+IN_RHO = {"delta": "0.000000001", "ceiling": {"total": "5"}}
+PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 
 @pytest.mark.parametrize(
-    ("mutant", "error", "line"),
+    ("mutant", "changes", "error", "line"),
     [
-        (SpendsTheEpsilon, BudgetExceeded, "requested ρ="),
-        (LeavesSome, BoundaryViolation, "must spend exactly ρ="),
-        (GaussianInPure, BoundaryViolation, "The budget is in pure ε"),
-        (ClaimsLess, BudgetExceeded, "requested ρ="),
+        (SpendsTheEpsilon, IN_RHO, BudgetExceeded, "requested ρ="),
+        (LeavesSome, IN_RHO, BoundaryViolation, "must spend exactly ρ="),
+        (GaussianInPure, IN_RHO, BoundaryViolation, "The budget is in pure ε"),
+        (ClaimsLess, IN_RHO, BudgetExceeded, "requested ρ="),
+        (ClaimsLess, PUBLIC, BudgetExceeded, "requested ε="),
+        (ClaimsNoEpsilon, PUBLIC, BoundaryViolation, "be not-dp as its model claims, but it is dp"),
+        (Discloses, PUBLIC, BoundaryViolation, "be dp as its model claims, but it is not-dp"),
+        (Discloses, {}, BoundaryViolation, "Only benchmark rows may be disclosed"),
     ],
 )
-def test_release_that_misspends_rho_is_refused_before_charge(
-    mutant: type, error: type[Exception], line: str, project: Project, monkeypatch
+def test_release_not_what_it_claims_is_refused_before_charge(
+    mutant: type, changes: Any, error: type[Exception], line: str, project: Project, monkeypatch
 ):
     monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": mutant})
-    spec = project.declare("rides", RIDES, **{**PAID, "models": {"counted": {}}})
+    spec = project.declare("rides", RIDES, models={"counted": {}}, publish=None, **changes)
     project.prepare(spec)
     with pytest.raises(error, match=line):
         project.publish(spec, model="counted")
-    assert project.spent(spec) == 0
+    assert "reserve" not in [entry.event for entry in project.ledger.entries()]
     assert not project.home.released.exists()

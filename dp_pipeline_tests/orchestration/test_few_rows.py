@@ -21,7 +21,6 @@ from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, ROWS, Declar
 
 pytestmark = pytest.mark.chain
 
-Broken = tuple[Project, DatasetSpec]
 HEADER, *HOMES_ROWS = ROWS["homes"]
 
 
@@ -43,28 +42,16 @@ def test_a_benchmark_with_fewer_rows_than_centres_is_evaluated(rows: int, projec
     assert "nan" not in re.sub(r"base64,[^\"]+", "", page)
 
 
-BROKEN = {
-    **HOMES,
-    "population": "broken_town",
-    "nominal_rows": "2000",
-    "models": {"eug_kmeans": {"k": "3"}, "independent": {}},
-}
 DECIMALS = [f'"{at % 8},5","3{at % 10}0,0",renter' for at in range(2000)]
 """Two thousand homes with comma decimals: none of them is a number."""
 
 
-@pytest.fixture(scope="module")
-def broken(tmp_path_factory: pytest.TempPathFactory) -> Broken:
+def test_release_of_rows_that_are_all_invalid_says_so(project: Project, capsys):
     """Two thousand homes, each dropped; the noise reaches half of them once in 10^20 draws."""
-    project = Project(tmp_path_factory.mktemp("broken"))
-    spec = project.declare("homes", BROKEN)
+    models = {"eug_kmeans": {"k": "3"}, "independent": {}}
+    spec = project.declare("homes", HOMES, nominal_rows="2000", models=models)
     project.write_rows("homes.csv", [HEADER, *DECIMALS])
     project.run(spec)
-    return project, spec
-
-
-def test_release_of_rows_that_are_all_invalid_says_so_to_steward(broken: Broken):
-    project, spec = broken
     results = [result for result in check_results(project, spec) if result.check_name == PLAUSIBLE]
     assert [result.passed for result in results] == [False, False]
     assert {result.severity for result in results} == {dg.AssetCheckSeverity.WARN}
@@ -76,10 +63,6 @@ def test_release_of_rows_that_are_all_invalid_says_so_to_steward(broken: Broken)
         assert "## What speaks against it\n\n- Few rows" in card
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert "less than half of the 2,000 that nominal_rows declares" in page
-
-
-def test_the_command_of_the_release_says_so_too(broken: Broken, capsys: pytest.CaptureFixture[str]):
-    project, spec = broken
     print_result(RunResult.of(project.request(spec), [()]))
     # By chance, so few rows may be a weak signal too.
     lines = [line for line in capsys.readouterr().out.splitlines() if ": Few rows: " in line]
@@ -89,34 +72,28 @@ def test_the_command_of_the_release_says_so_too(broken: Broken, capsys: pytest.C
 
 
 CLUSTERINGS = [name for name, model in MODELS.items() if issubclass(model, Clustering)]
-
 ANY_ROWS: Mapping[str, list[str]] = {
     "nobody": [],
-    "one row": ["1,300,renter"],
-    "a constant column": [f"4,{rent},owner" for rent in range(0, 1000, 50)],
     "everybody in one place": ["3,500,renter"] * 30,
     "everybody outside the box": ["99,-5,owner", "-1e308,1e308,renter"] * 10,
-    "no numbers": ["NaN,1,owner", "1,nan,owner", ",,", "inf,-inf,renter", "three,many,owner"] * 5,
-    "one good row among bad ones": ["x,y,z", "2,400,owner", "NaN,inf,"],
+    "one good row": ["NaN,1,owner", "x,y,z", ",,", "2,400,owner", "inf,-inf,renter", "1,NaN,owner"],
 }
 
 
-@pytest.mark.parametrize("rows", ANY_ROWS)
-def test_every_clustering_releases_centres_in_the_box(rows: str, project: Project):
+@pytest.mark.parametrize("rows", ANY_ROWS.values(), ids=ANY_ROWS)
+def test_every_clustering_releases_centres_of_any_rows(rows: list[str], project: Project):
     models = {name: {"k": "3"} for name in CLUSTERINGS}
     changes = {"evaluation": {"epsilon": "0.5"}, "label": "tenure", "ceiling": {"total": "20"}}
     spec = project.declare("homes", HOMES, models=models, **changes)
-    project.write_rows("homes.csv", ["rooms,rent,tenure", *ANY_ROWS[rows]])
+    project.write_rows("homes.csv", [HEADER, *rows])
     project.prepare(spec)
     for model in CLUSTERINGS:
         published = project.publish(spec, model=model, epsilon="1")
         assert published.state == "charged"
         assert set(published.bundle.quality) == {"nicv", "f_label", "ari_label"}
-        centres = published.bundle.tables["centres"]
-        for name, interval in zip(centres, spec.domain.box(tuple(centres)), strict=True):
-            assert len(centres[name]) == 3
-            assert np.all((centres[name] >= interval.lower) & (centres[name] <= interval.upper))
-            assert np.isfinite(centres[name]).all()
+        centres = np.stack(list(published.bundle.tables["centres"].values()), axis=1)
+        assert centres.shape == (3, 2)
+        assert ((centres >= 0) & (centres <= (8, 1000))).all()
     assert project.spent(spec) == spec.cost_of_everything
 
 
@@ -175,45 +152,24 @@ def test_declaring_integers_later_rebuilds_at_no_cost(street: Project):
     assert kinds == ["double", "int64"]
 
 
-COUPLES: Declaration = {
-    **HOMES,
-    "source": {"kind": "csv", "path": "couples.csv"},
-    "attributes": {
-        "age": {"bounds": ["0", "80"], "bins": "4", "integer": "true"},
-        "state": {"levels": ["single", "married"]},
-        "town": {"levels": ["Graz", "Linz", "Wels"]},
-        "land": {"levels": ["Styria", "Upper"]},
-    },
-    "constraints": {
-        "never": {"age": "[0, 20)", "state": "married"},
-        "depends": {"town": {"land": {"Graz": "Styria", "Linz": "Upper", "Wels": "Upper"}}},
-    },
-    "partitions": ["0.5"],
-    "models": {"one_shot": {"synthetic_rows": "400"}},
-}
-
-
-LANDS: dict[str, str] = COUPLES["constraints"]["depends"]["town"]["land"]
-
-
 def test_a_release_keeps_constraints_and_its_card_says_them(project: Project):
-    lines = [
-        f"{n % 80},{'married' if n % 80 >= 20 and n % 3 else 'single'},{town},{LANDS[town]}"
-        for n, town in enumerate([*LANDS] * 200)
-    ]
-    project.datasets.mkdir(parents=True, exist_ok=True)
-    project.write_rows("couples.csv", ["age,state,town,land", *lines, "5,married,Graz,Upper"])
-    (outcome,) = project.run(project.declare("couples", COUPLES))
-    folder = outcome.folder
-    table = pq.read_table(folder / "synthetic.parquet").to_pydict()
-    assert len(table["age"]) == 400
-    assert not any(
-        age is not None and age < 20 and state == "married"
-        for age, state in zip(table["age"], table["state"], strict=True)
+    lands = {"owner": "low", "renter": "high", "other": "high"}
+    never = {"rooms": "[0, 2)", "tenure": "owner"}
+    spec = project.declare(
+        "homes",
+        HOMES,
+        attributes=HOMES["attributes"] | {"land": {"levels": ["low", "high"]}},
+        constraints={"never": never, "depends": {"tenure": {"land": lands}}},
+        models={"one_shot": {"synthetic_rows": "400"}},
     )
-    pairs = zip(table["town"], table["land"], strict=True)
-    assert all(LANDS[t] == land for t, land in pairs if None not in (t, land))
-    path = project.home.reports / "couples.cards" / "one_shot.0.5.md"
-    card = path.read_text(encoding="utf-8").replace("\\", "")
-    text = "Declared of every row: never age [0, 20) with state married; town decides land."
-    assert text in " ".join(card.split())
+    rows = [f"{2 + n % 6},{n},{tenure},{lands[tenure]}" for n, tenure in enumerate([*lands] * 99)]
+    project.write_rows("homes.csv", [f"{HEADER},land", *rows, "1,5,owner,high"] * 2)
+    (outcome,) = project.run(spec)
+    table = pq.read_table(outcome.folder / "synthetic.parquet").to_pylist()
+    assert len(table) == 400
+    assert not [row for row in table if row["tenure"] == "owner" and (row["rooms"] or 9) < 2]
+    places = [row for row in table if None not in (row["tenure"], row["land"])]
+    assert all(lands[row["tenure"]] == row["land"] for row in places)
+    card = (project.home.reports / "homes.cards" / "one_shot.1.md").read_text(encoding="utf-8")
+    text = "Declared of every row: never rooms [0, 2) with tenure owner; tenure decides land."
+    assert text in " ".join(card.replace("\\", "").split())

@@ -21,7 +21,7 @@ from dp_pipeline.releases import account
 from dp_pipeline.releases.account import find_traces, open_population
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.published_copy import publish_copies
-from dp_pipeline_tests.orchestration.faults import Crash, crash, stopped
+from dp_pipeline_tests.orchestration.faults import Crash, crash
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, ready
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, TODAY, Project
 
@@ -95,14 +95,6 @@ def test_new_ledger_does_not_know_old_releases(project: Project):
     open_population(another(project, population="others"), project.home)
     aside.rename(project.home.raw)
     refused(project, project.declare("homes", HOMES), words=f"homes: {OF_RIDERS}")
-
-
-def test_interrupted_release_is_a_history(project: Project, spec: DatasetSpec):
-    with stopped(2):
-        project.publish(spec)
-    shutil.rmtree(project.home.raw)
-    forget_the_ledger(project)
-    refused(project, another(project), words=f"tours: {OF_RIDERS}.*/dpqt_kmeans/")
 
 
 @pytest.mark.parametrize("folder", ["internal/tours/evaluation", "reports/tours.cards"])

@@ -19,6 +19,8 @@ from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.publish import give_up
 from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.results.accountant import Spend
+from dp_pipeline_tests.orchestration.faults import stopped
+from dp_pipeline_tests.orchestration.kinds import Case
 from dp_pipeline_tests.orchestration.projects import Project
 
 
@@ -68,7 +70,7 @@ def test_settled_release_keeps_words_that_it_was_settled_with(rides: Project, sp
 
 def test_release_of_other_questions_stays_alive(rides, spec, transcript):
     stored, spent = transcript.read_bytes(), rides.spent(spec)
-    key = events_key(rides, spec)
+    (key,) = rides.ledger.unfinished()
     words = "rides/dpqt_kmeans at ε=0.5: the next stored answer of the transcript is to '"
     # A new draw does not give up what it cannot finish.
     for new_draw in (False, False, True):
@@ -85,30 +87,37 @@ def test_release_of_other_questions_stays_alive(rides, spec, transcript):
     assert rides.spent(spec) == spent
 
 
-def events_key(project: Project, spec: DatasetSpec) -> str:
-    return next(str(entry.key) for entry in project.ledger.entries(spec.population) if entry.key)
-
-
-def test_giving_up_a_release_loses_its_cost(rides: Project, spec: DatasetSpec, transcript: Path):
-    key, spent = events_key(rides, spec), rides.spent(spec)
-    entry = give_up(rides.home, key[:12], reason="begun by other code", by="ana")
-    assert entry.what == "rides/dpqt_kmeans at ε=0.5"
-    assert rides.spent(spec) == spent
-    last = rides.ledger.entries(spec.population)[-1]
+@pytest.mark.parametrize("case", ["clustering", "window"], indirect=True)
+def test_giving_up_a_release_loses_its_cost(case: Case):
+    home, spec, before = case.project.home, case.release.spec, case.spent
+    weeks = (spec.window,) if spec.window else ()
+    with stopped(2):
+        case.publish()
+    (key,) = home.ledger.unfinished()
+    entry = give_up(home, key[:12], reason="begun by other code", by="ana")
+    assert entry.what == case.release.what
+    assert entry.facts.get("blocks", "") == spec.window
+    assert (home.ledger.state(key), home.ledger.unfinished()) == ("dead", ())
+    last = home.ledger.entries(spec.population)[-1]
     assert (last.event, last.facts) == ("dead", {"reason": "given up by ana: begun by other code"})
-    assert transcript.is_file()
-    assert list(rides.home.answer_counts.iterdir()) == []
+    assert list(home.answer_counts.iterdir()) == []
+    assert len(list(home.released.rglob("transcript.jsonl"))) == 1
     ended = r"it was given up by ana: begun by other code, and its ε is spent: pay for a new"
     with pytest.raises(DeadRelease, match=ended):
-        rides.publish(spec)
+        case.publish()
+    assert case.spent == before + case.cost
+    spent_of_week = home.ledger.balance(spec.population, weeks).window_spent
     with other_answers():
-        assert rides.publish(spec, new_draw=True).state == "charged"
-    assert rides.spent(spec) == 2 * spent
-    rides.ledger.verify()
+        assert case.publish(new_draw=True).state == "charged"
+    assert case.spent == before + 2 * case.cost
+    if weeks:
+        balance = home.ledger.balance(spec.population, weeks)
+        assert balance.window_spent == spent_of_week + case.cost
+    home.ledger.verify()
 
 
 def test_only_an_unfinished_release_is_given_up(rides, spec, transcript):
-    key = events_key(rides, spec)
+    (key,) = rides.ledger.unfinished()
 
     def refuse(given: str, words: str, reason: str = "old") -> None:
         with pytest.raises(DeclarationError, match=words):
@@ -147,6 +156,6 @@ def test_transcript_of_other_format_ends_nothing(rides, spec, transcript):
     for _ in range(2):
         with pytest.raises(UnknownFormat, match="expected format 1, got 7: use the dp_pipeline"):
             rides.publish(spec)
-    assert rides.ledger.state(events_key(rides, spec)) == "interrupted"
+    assert rides.ledger.state(*rides.ledger.unfinished()) == "interrupted"
     transcript.write_bytes(stored)
     assert rides.publish(spec).state == "resumed"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_home
 from dp_pipeline.releases.home import Home
 from dp_pipeline.reporting.pages import write_report
+from dp_pipeline_tests.orchestration.kinds import Case
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start
 from dp_pipeline_tests.reporting.samples import spec as squares
@@ -39,11 +39,12 @@ def opened(*folders: Path) -> set[str]:
     return {str(path) for path in below if stat.S_IMODE(path.lstat().st_mode) & OTHERS}
 
 
-def test_a_release_without_dagster_opens_nothing(rides: Project, spec: DatasetSpec, umask: int):
+@pytest.mark.parametrize("case", ["clustering", "k-anonymous"], indirect=True)
+def test_a_release_without_dagster_opens_nothing(case: Case, umask: int):
     os.umask(umask)
-    published = rides.publish(spec)
+    published, home = case.publish(), case.project.home
     assert len(list(published.folder.iterdir())) > 2
-    assert opened(rides.home.released, rides.home.raw, rides.home.ledger_folder) == set()
+    assert opened(home.released, home.raw, home.ledger_folder) == set()
 
 
 @pytest.mark.parametrize("umask", [0], indirect=True)

@@ -62,18 +62,6 @@ def test_sweep_costs_its_largest(model: str, drawn: Refine, project: Project, sp
     project.ledger.verify()
 
 
-def test_what_it_refines_must_be_as_settled(drawn: Refine, project: Project, spec: DatasetSpec):
-    first = release_at(project, spec, "0.2")
-    publish(first)
-    transcript = first.store.transcript_path(first.key(project.snapshot(spec)))
-    lines = transcript.read_text(encoding="utf-8").splitlines(keepends=True)
-    transcript.chmod(0o600)
-    transcript.write_text("".join(lines[:-1]), encoding="utf-8")
-    with pytest.raises(Damaged, match="The transcript of homes/independent at"):
-        drawn("0.5", "0.2")
-    assert project.spent(spec) == Fraction("0.2")
-
-
 def test_two_refinements_at_once_are_one_charge(drawn: Refine, project: Project, spec: DatasetSpec):
     """Whoever comes second finds the key taken, though nothing was charged when it looked."""
     drawn("0.2")
@@ -119,10 +107,15 @@ def interrupted(project: Project, spec: DatasetSpec, *, after: int) -> EpsilonRe
 
 
 def test_damaged_answers_below_it_do_not_end_it(drawn: Refine, project: Project, spec: DatasetSpec):
-    """They can be put back, and its own are whole."""
+    """They are needed before it is charged, and can be put back later: its own are whole."""
     transcript = drawn("0.2").folder.parent / "transcript.jsonl"
-    interrupted(project, spec, after=1)
     answers = transcript.read_bytes()
+    transcript.write_bytes(b"".join(answers.splitlines(keepends=True)[:-1]))
+    with pytest.raises(Damaged, match="The transcript of homes/independent at"):
+        drawn("0.5", "0.2")
+    assert project.spent(spec) == Fraction("0.2")
+    transcript.write_bytes(answers)
+    interrupted(project, spec, after=1)
     for damaged in (answers[:-9] + b"x" * 8 + b"\n", b""):
         transcript.write_bytes(damaged)
         with pytest.raises(Damaged, match=r"at ε=0.2 in .* is (damaged|not the one that was set)"):

@@ -46,15 +46,6 @@ def launched(project: Project, spec: DatasetSpec, request: dg.RunRequest, job: s
     return project.run_job(spec, job, request.partition_key, **options).success
 
 
-def test_refreshed_data_set_has_one_schedule_which_is_off(project: Project):
-    plain = chain_definitions(project.declare("rides", RIDES)).schedules or []
-    fresh = chain_definitions(project.declare("rides", RIDES, **REFRESHED)).schedules or []
-    for schedules, name in ((plain, "rides_weekly"), (fresh, "rides_weekly_refresh")):
-        (schedule,) = schedules
-        assert schedule.name == name
-        assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
-
-
 def test_refresh_charges_its_week_once_and_the_next_one_again(project: Project):
     spec = project.declare("rides", RIDES, **REFRESHED)
     # The last week once more, as by hand: its snapshot and its release are there.

@@ -82,13 +82,6 @@ def test_only_rows_of_public_changes_have_a_sensor(project: Project):
     assert sensors(project.declare("plants", PLANTS, source=generated, **places)) == []
 
 
-def test_a_sensor_is_off_and_looks_once_a_minute_at_most(spec: DatasetSpec):
-    (sensor,) = chain_definitions(spec).sensors or []
-    assert isinstance(sensor, dg.SensorDefinition)
-    assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
-    assert (sensor.minimum_interval_seconds or 0) >= 60
-
-
 def test_first_look_opens_first_snapshot_named_by_day(sensor: Sensor):
     before = datetime.now(UTC).date()
     request = run_request(sensor.tick())

@@ -93,13 +93,25 @@ def digits(value: float) -> int:
     return len(mantissa.replace("-", "").replace(".", "").strip("0"))
 
 
-def test_no_table_has_more_than_five_columns(values: Values):
+def test_what_is_shown_is_narrow_short_and_small(values: Values):
     tables = of_kind(values, dg.TableMetadataValue)
     assert len(tables) > 10
     for name, table in tables.items():
         names = {column.name for column in table.schema.columns}
         assert 1 <= len(table.schema.columns) <= MAX_COLUMNS, name
         assert all(set(record.data) <= names for record in table.records), name
+    floats = of_kind(values, dg.FloatMetadataValue)
+    assert len(floats) > 5
+    assert {name: entry.value for name, entry in floats.items() if digits(entry.value) > 4} == {}
+    for name, table in of_kind(values, dg.TableMetadataValue).items():
+        cells = [cell for record in table.records for cell in record.data.values()]
+        assert [c for c in cells if isinstance(c, float) and digits(c) > 4] == [], name
+    assert [digits(entry) for entry in (0.1833, 1 / 3, 1235000.0, 1e-9, 0.5)] == [4, 16, 4, 1, 1]
+    texts = of_kind(values, dg.MarkdownMetadataValue).values()
+    pictures = [text.value for text in texts if "base64" in (text.value or "")]
+    assert len(pictures) > 3
+    # 200 kB of a map, in base64.
+    assert max(map(len, pictures)) < 200_000 * 4 / 3 + 100
 
 
 def test_charge_is_shown_with_its_cost_first_and_in_words(values: Values):
@@ -113,32 +125,11 @@ def test_charge_is_shown_with_its_cost_first_and_in_words(values: Values):
     assert [value for value in questions if "shift" in value or len(value) > LONGEST_QUESTION] == []
 
 
-def test_no_number_has_more_than_four_digits(values: Values):
-    floats = of_kind(values, dg.FloatMetadataValue)
-    assert len(floats) > 5
-    assert {name: entry.value for name, entry in floats.items() if digits(entry.value) > 4} == {}
-    for name, table in of_kind(values, dg.TableMetadataValue).items():
-        cells = [cell for record in table.records for cell in record.data.values()]
-        assert [c for c in cells if isinstance(c, float) and digits(c) > 4] == [], name
-    assert [digits(entry) for entry in (0.1833, 1 / 3, 1235000.0, 1e-9, 0.5)] == [4, 16, 4, 1, 1]
-
-
-def test_no_picture_is_large(values: Values):
-    texts = of_kind(values, dg.MarkdownMetadataValue).values()
-    pictures = [text.value for text in texts if "base64" in (text.value or "")]
-    assert len(pictures) > 3
-    # 200 kB of a map, in base64.
-    assert max(map(len, pictures)) < 200_000 * 4 / 3 + 100
-
-
-def test_wide_table_is_cut_and_a_single_line_transposed():
+def test_table_is_cut_or_transposed_and_no_number_is_text():
     wide = {str(n): np.arange(3) for n in range(6)}
     assert [column.name for column in record_table(wide).schema.columns] == list("01234")
     transposed = record_table({name: values[:1] for name, values in wide.items()})
     assert [record.data for record in transposed.records][5] == {"name": "5", "value": "0"}
-
-
-def test_what_is_no_number_is_text():
     (record,) = record_table({"x": np.array([np.nan]), "y": np.array([1 / 3])}).records
     assert record.data == {"x": "nan", "y": 0.3333}
     assert number(float("inf")).value == "not a number"
@@ -160,7 +151,7 @@ def test_number_of_a_sample_has_its_error_as_text():
     assert len(metadata) == 3
 
 
-def test_table_names_its_cliques_and_their_cells(ran: Ran):
+def test_table_shows_its_cliques_and_its_first_rows(ran: Ran):
     metadata = metadata_of(*ran, "priview", "1")
     clique = {"attributes": "rooms, rent, tenure", "cells": 24, "parent": -1, "separator": ""}
     assert records(metadata, "table/model graph") == [clique]
@@ -174,9 +165,6 @@ def test_table_names_its_cliques_and_their_cells(ran: Ran):
     centres = metadata_of(*ran, "eug_kmeans", "1")
     assert centres["dagster/row_count"].value == 3
     assert not [name for name in centres if name.startswith("table/") or name == "privacy/steps"]
-
-
-def test_table_shows_its_first_synthetic_rows(ran: Ran):
     project, spec = ran
     metadata = metadata_of(project, spec, "priview", "1")
     records_shown = records(metadata, "table/first synthetic rows")
@@ -196,16 +184,13 @@ def test_number_of_rows_is_shown_of_public_rows_alone(project: Project, ran: Ran
         assert "dagster/row_count" not in metadata_of(*ran, stage)
 
 
-def test_table_names_the_noise_of_every_marginal(ran: Ran):
+def test_table_names_the_noise_and_cost_of_each_step(ran: Ran):
     (record,) = records(metadata_of(*ran, "priview", "1"), "table/noise")
     assert (record["marginal"], record["cells"]) == ("rooms, rent, tenure", 24)
     assert record["deviation"] == pytest.approx(sqrt(variance(Fraction(1))), rel=1e-3)
     three = records(metadata_of(*ran, "independent", "1"), "table/noise")
     expected = [("rooms", 4), ("rent", 2), ("tenure", 3)]
     assert [(line["marginal"], line["cells"]) for line in three] == expected
-
-
-def test_table_says_what_each_step_cost(ran: Ran):
     assert records(metadata_of(*ran, "priview", "1"), "privacy/steps") == [
         {"step": "tables of several attributes", "charges": 1, "ε": "1", "share": "66.7%"},
         {"step": "evaluation", "charges": 3, "ε": "0.5", "share": "33.3%"},
@@ -253,7 +238,7 @@ def test_plan_foretells_cells_and_memory_of_tables_alone(project: Project):
     assert "cells" not in project.cli_here("plan", "homes").out
 
 
-def test_class_table_shows_what_is_claimed_and_what_is_not(ran: Ran):
+def test_class_table_shows_its_claims_and_bought_number(ran: Ran):
     metadata = metadata_of(*ran, "dp_kjig", "1")
     claims = records(metadata, "privacy/claims")
     assert [claim["promised"] for claim in claims] == ["yes", "yes", "yes", "no"]
@@ -265,9 +250,6 @@ def test_class_table_shows_what_is_claimed_and_what_is_not(ran: Ran):
     assert "table/cliques" not in metadata
     assert metadata["privacy/epsilon"].value == 1.5
     assert "privacy/exact epsilon" not in metadata
-
-
-def test_only_the_bought_number_of_sensitive_rows_is_shown(ran: Ran):
     names = {name for name in metadata_of(*ran, "evaluation", "1") if name.startswith("dp_kjig/")}
     assert names == {"dp_kjig/auc_class_rate/tenure"}
 

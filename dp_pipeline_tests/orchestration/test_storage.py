@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import Damaged, UnknownFormat
-from dp_pipeline.export import arrow_tables
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.replay import read_document
 from dp_pipeline.releases.store import BundleStore
@@ -145,33 +144,16 @@ def spellings(tables: Tables) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def test_every_kind_of_column_comes_back(tmp_path: Path):
+def test_every_kind_of_column_comes_back_with_real_nulls(tmp_path: Path):
     bundle, path = stored(tmp_path, synthetic=TABLE, empty=NONE)
     back = BundleStore(tmp_path).read_sealed(path, key=KEY)
     assert back.to_json() == bundle.to_json()
     assert spellings(back.tables) == spellings(bundle.tables)
-
-
-def test_missing_values_are_real_nulls_of_the_declared_type(tmp_path: Path):
-    _, path = stored(tmp_path, synthetic=TABLE)
     table = pq.read_table(path / "synthetic.parquet")
     assert [str(kind) for kind in table.schema.types] == [
         *("string", "string", "int64", "int64", "double", "double", "string")
     ]
     assert [table.column(name).null_count for name in TABLE] == [0, 1, 0, 1, 0, 1, 3]
-
-
-def test_table_written_in_batches_comes_back_with_all_its_rows(tmp_path: Path, monkeypatch):
-    # Nothing but missing values in the first batch; the last one is a row.
-    late_columns = {"late": objects(None, None, 7), "late_text": objects(None, None, "a")}
-    columns = (TABLE | late_columns).items()
-    table = {name: np.concatenate([column, column, column[:1]]) for name, column in columns}
-    monkeypatch.setattr(arrow_tables, "ROWS_A_BATCH", 2)
-    bundle, path = stored(tmp_path, synthetic=table)
-    assert pq.read_metadata(path / "synthetic.parquet").num_row_groups == 4
-    back = BundleStore(tmp_path).read_sealed(path, key=KEY)
-    assert back.to_json() == bundle.to_json()
-    assert spellings(back.tables) == spellings(bundle.tables)
 
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["it lies there", "both saw none"])

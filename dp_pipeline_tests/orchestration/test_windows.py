@@ -23,14 +23,13 @@ from dp_pipeline.raw import ingest
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.outcome import evaluations, published_windows, report_path
-from dp_pipeline.releases.publish import give_up, publish
+from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.replay import read_document, require_intact, require_reproducible
 from dp_pipeline.releases.roll_up import roll_up
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.measurement import variance
-from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.streams import (
     EACH,
@@ -51,6 +50,7 @@ pytestmark = pytest.mark.chain
 
 ATTRIBUTES: dict[str, Any] = STREAM["attributes"]
 WIDER = {**ATTRIBUTES, "x": {"bounds": ["0", "9"], "bins": "4"}}
+SMOOTH = {"plan_from": "previous", "smooth": "true"}
 
 
 @pytest.fixture(scope="module")
@@ -401,12 +401,14 @@ def test_trees_of_weeks_are_added_up_over_common_boxes(ran: Any):
         ("oept_kmeans", {"k": "2", "columns": "x y"}, "centres alone"),
         ("htree_kmeans", {"k": "2", "columns": "x y"}, "a tree that was not planned from the"),
         ("dp_kjig", {"label": "kind"}, "classes by bits that each window chooses for itself"),
+        ("one_shot", SMOOTH, "smoothed numbers of several windows share noise"),
     ],
 )
 def test_roll_up_says_what_a_model_releases_instead(model, parameters, got, project: Project):
     spec = stream(project, models={model: parameters}, publish={"model": model, "epsilon": "0.5"})
     (outcome,) = run_weeks(project, spec, "2026-W02", epsilon="0.5")
-    with pytest.raises(DeclarationError, match=f"of 2026-W02 at ε=0.5: .*{got}"):
+    place = r"(of 2026-W02 at ε=0\.5|stream: one_shot)"
+    with pytest.raises(DeclarationError, match=f"{place}: .*{got}"):
         roll_up([outcome.release])
 
 
@@ -420,27 +422,18 @@ def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
     assert sums[0].counts.tolist() == (rows[0] + rows[1]).tolist()
 
 
-def test_smoothed_tables_are_not_added_up(project: Project):
-    models = {"one_shot": {"plan_from": "previous", "smooth": "true"}}
-    spec = stream(project, models=models, publish={"model": "one_shot", "epsilon": "0.5"})
-    release = project.release(spec.at_window("2026-W02"), model="one_shot")
-    with pytest.raises(DeclarationError, match="smoothed numbers of several windows share noise"):
-        roll_up([release])
-
-
 @pytest.mark.parametrize(
     ("model", "epsilon", "changes"),
     [
         ("independent", "0.1", {"attributes": {**ATTRIBUTES, "kind": {"levels": ["car", "bike"]}}}),
         ("htree_kmeans", "0.5", {"attributes": WIDER}),
-        ("one_shot", "0.5", {"models": {"one_shot": {"plan_from": "previous", "smooth": "false"}}}),
+        ("one_shot", "0.5", {"models": {"one_shot": SMOOTH | {"smooth": "false"}}}),
     ],
 )
 def test_windows_released_under_another_file_are_not_added_up(model, epsilon, changes, project):
     """As many levels in another order, other bounds, numbers that were smoothed then."""
-    smooth = {"plan_from": "previous", "smooth": "true"}
     own: dict[str, Any] = {
-        "models": {model: smooth if model == "one_shot" else STREAM["models"][model]},
+        "models": {model: SMOOTH if model == "one_shot" else STREAM["models"][model]},
         "publish": {"model": model, "epsilon": epsilon},
     }
     run_weeks(project, stream(project, **own), "2026-W01")
@@ -468,21 +461,6 @@ def test_commands_of_the_budget_and_of_rows_know_windows(project: Project, spec:
     assert ",2026-W02," in project.command("budget", "export")
     project.command("data", "retire", "stream", "--yes")
     assert states_of(run_weeks(project, spec, "2026-W01")) == {"replayed"}
-
-
-def test_release_of_a_window_is_given_up_and_drawn_anew(project: Project, spec: DatasetSpec):
-    project.prepare(spec.at_window("2026-W01"))
-    with stopped("bundle not settled"):
-        project.publish(spec.at_window("2026-W01"), model="independent", epsilon="0.1")
-    (key,) = project.ledger.unfinished()
-    reserved = give_up(project.home, key[:12], reason="begun by other code", by="ana")
-    assert reserved.facts["blocks"] == "2026-W01"
-    assert (project.ledger.state(key), project.ledger.unfinished()) == ("dead", ())
-    spent = Fraction(reserved.nano_epsilon, 10**9)
-    assert project.ledger.blocks(spec.population) == {"2026-W01": spent}
-    run_weeks(project, spec, "2026-W01", new_draw=True)
-    assert project.ledger.blocks(spec.population) == {"2026-W01": EACH + spent}
-    project.ledger.verify()
 
 
 @pytest.mark.parametrize("is_edited", [False, True], ids=["as it was", "its word edited"])
