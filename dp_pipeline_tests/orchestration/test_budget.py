@@ -120,8 +120,9 @@ def test_download_protected_since_is_read_no_more(project: Project, benchmark: D
         {"protection": {"unit": "rows_of_person", "column": "rider", "at_most": "1"}},
         {"relation": "replace_one"},
         {"purpose": "benchmark"},
+        {"delta": "0.000000001", "ceiling": {"total": "5"}},
     ],
-    ids=["a higher ceiling", "fewer rows a person", "another relation", "benchmark"],
+    ids=["a higher ceiling", "fewer rows a person", "another relation", "benchmark", "in rho"],
 )
 def test_account_declared_otherwise_is_refused(change: dict[str, object], rides: Project):
     rides.publish(rides.declare("rides", RIDES))

@@ -203,16 +203,11 @@ def test_unfinished_release_is_named_with_command(rides, spec, transcript):
     assert fault.text.endswith(": the release is charged and not finished")
     assert fault.remedy == "dp-pipeline run rides --model dpqt_kmeans --epsilon 0.5"
     assert transcript.read_bytes() == torn
-    rides.publish(spec)
-    assert not faults(rides)
-
-
-@pytest.mark.usefixtures("spec", "transcript")
-def test_somebody_who_is_at_work_is_left_alone(rides: Project):
-    (key,) = rides.ledger.unfinished()
-    with rides.ledger._book.store.holding(key):
+    with rides.ledger._book.store.holding(*rides.ledger.unfinished()):
         (note,) = [finding for finding in about(rides, "releases") if finding.state == "note"]
     assert note.text.endswith("a process draws it now")
+    rides.publish(spec)
+    assert not faults(rides)
 
 
 @pytest.mark.parametrize(
@@ -247,26 +242,19 @@ class MoreParameters(DpqtKMeans):
 
 
 @pytest.mark.usefixtures("released")
-def test_new_charges_by_other_code_are_announced(rides: Project, monkeypatch):
+def test_what_the_next_run_would_charge_is_announced(rides: Project, monkeypatch):
     assert about(rides, "releases")[0].text == "1 replayed at no cost"
-    monkeypatch.setitem(MODELS, "dpqt_kmeans", MoreParameters)
-    findings = about(rides, "releases")
+    with monkeypatch.context() as patch:
+        patch.setitem(MODELS, "dpqt_kmeans", MoreParameters)
+        findings = about(rides, "releases")
     assert findings[0].text == "1 charged anew by the next run"
     words = "rides/dpqt_kmeans at ε=0.5: a run would charge it anew: least: was not there, is 2"
     assert (findings[-1].state, findings[-1].text) == ("note", words)
-
-
-@pytest.mark.usefixtures("released")
-def test_a_changed_declaration_says_what_would_be_paid_for(rides: Project):
     attributes = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
     rides.declare("rides", RIDES, attributes=attributes, evaluation={"epsilon": "0.1"})
     text = about(rides, "releases")[-1].text
     assert "what is measured of the rows is declared otherwise" in text
     assert "evaluation: was 0.05, is 0.1" in text
-
-
-@pytest.mark.usefixtures("released")
-def test_what_no_file_requests_any_more_stays_and_costs_nothing(rides: Project):
     (rides.datasets / "rides.yaml").unlink()
     findings = about(rides, "releases")
     assert findings[0].text == "1 stored, and not declared by any file of today"

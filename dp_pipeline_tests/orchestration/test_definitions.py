@@ -28,13 +28,6 @@ from dp_pipeline_tests.orchestration.streams import ticked
 
 pytestmark = pytest.mark.chain
 
-BUILT_IN = {
-    *("mixture4", "mixture6", "mixture8", "birch3_like", "census", "pytest2d", "rides_stream"),
-    *("tic_like", "trips", "unbalance_like", "wdbc", "adult", "adult_2000", "adult_raw"),
-    *("adult_replace", "birch3", "breast_cancer_wisconsin", "checkin", "checkin_events", "nltcs"),
-    *("nltcs_replace", "unbalance"),
-}
-
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpec, ...]]:
@@ -74,11 +67,8 @@ def names_of(spec: DatasetSpec) -> set[str]:
     return {"/".join(key.path[1:]) for key in assets}
 
 
-def test_every_built_in_data_set_is_there_with_a_data_folder(specs):
-    assert {spec.name for spec in specs} == BUILT_IN | {"plants", "rides", "homes"}
-
-
-def test_a_data_set_without_cells_has_no_stages_of_cells(specs):
+def test_every_data_set_is_there_and_has_stages_it_needs(specs):
+    assert {spec.name for spec in specs} == {*dataset_files(), "plants", "rides", "homes"}
     raw = {"ingested", "validated", "normalized"}
     internal = {"evaluation", "comparison", "budget"}
     assert names_of(of(specs, "rides")) == raw | internal | {"published", "dpqt_kmeans"}
@@ -142,7 +132,7 @@ def test_group_names_are_words_a_person_reads_first(definitions: dg.Definitions)
     assert len(groups) == 3 * len({spec.key.path[0] for spec in specs}) + len(anonymous)
 
 
-def test_a_partition_is_one_run_in_one_process_and_never_retried(definitions: dg.Definitions):
+def test_nothing_is_retried_and_only_free_reports_start_alone(definitions: dg.Definitions):
     for asset in definitions.assets or []:
         assert asset.node_def.retry_policy is None, asset.key
         assert asset.backfill_policy is None, asset.key
@@ -151,9 +141,6 @@ def test_a_partition_is_one_run_in_one_process_and_never_retried(definitions: dg
         assert job.op_retry_policy is None, job.name
         assert not [tag for tag in job.tags if "retries" in tag], job.name
         assert job.executor_def is dg.in_process_executor, job.name
-
-
-def test_only_the_free_reports_start_by_themselves(definitions: dg.Definitions):
     automatic = {
         "/".join(spec.key.path[1:])
         for spec in definitions.resolve_all_asset_specs()

@@ -21,7 +21,7 @@ from dp_pipeline.config.amounts import (
     rho_of,
 )
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, DeclarationError
+from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.ledger import Charge
 from dp_pipeline.models.base import Model, PrivacyGuarantee
@@ -117,7 +117,7 @@ def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran):
     project.ledger.verify()
 
 
-def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran):
+def test_draws_add_up_to_the_charge_and_say_their_epsilon(ran: Ran):
     project, _, releases = ran
     counted, pure = (
         project.ledger.history(releases[name, Fraction(1, 2)].bundle.key)[-1].spends
@@ -131,10 +131,6 @@ def test_the_draws_of_a_settled_release_add_up_to_its_charge(ran: Ran):
     # One budget of pure ε costs half the square of its whole, shared out.
     assert sum(spend.epsilon for spend in pure) == Fraction(1, 8) + BOUGHT
     assert releases["eug_kmeans", Fraction(1, 2)].bundle.model_currency == PURE
-
-
-def test_what_was_spent_says_which_epsilon_holds_at_which_delta(ran: Ran):
-    *_, releases = ran
     concentrated = releases["counted", Fraction(1, 2)].bundle
     assert concentrated.charged == HALF + BOUGHT
     assert concentrated.epsilon == epsilon_of(HALF + BOUGHT, BILLIONTH)
@@ -229,17 +225,6 @@ def test_a_command_shows_rho_and_what_it_means(project: Project, spec: DatasetSp
     assert "ρ=0.12625" in project.cli_here("budget", "rides").out
 
 
-def test_an_account_keeps_the_currency_that_it_was_opened_with(rides: Project):
-    """``rides`` was opened in pure ε."""
-    spec = rides.declare("rides", RIDES, **PURE_ALONE)
-    line = "opened with delta 'none', but the file declares delta '1e-9'"
-    with pytest.raises(DeclarationError, match=line):
-        rides.publish(spec, model="eug_kmeans")
-    with pytest.raises(DeclarationError, match=line):
-        plan_run(rides.request(spec))
-    assert rides.spent(spec) == 0
-
-
 @dataclass(frozen=True)
 class SpendsTheEpsilon(EugKMeans):
     """Says that it is concentrated, and spends its ε as if it were ρ."""
@@ -302,7 +287,7 @@ PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
         (SpendsTheEpsilon, IN_RHO, BudgetExceeded, "requested ρ="),
         (LeavesSome, IN_RHO, BoundaryViolation, "must spend exactly ρ="),
         (GaussianInPure, IN_RHO, BoundaryViolation, "The budget is in pure ε"),
-        (ClaimsLess, IN_RHO, BudgetExceeded, "requested ρ="),
+        (ClaimsLess, IN_RHO, BudgetExceeded, "requested ε="),
         (ClaimsLess, PUBLIC, BudgetExceeded, "requested ε="),
         (ClaimsNoEpsilon, PUBLIC, BoundaryViolation, "be not-dp as its model claims, but it is dp"),
         (Discloses, PUBLIC, BoundaryViolation, "be dp as its model claims, but it is not-dp"),

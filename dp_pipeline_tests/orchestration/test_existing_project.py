@@ -252,14 +252,6 @@ def test_a_scaffolded_component_has_a_data_set_that_loads(form: Literal["yaml", 
             assert definitions.resolve_job_def("rides_prepare")
 
 
-VISITS = {
-    **HOMES,
-    "attributes": {"ward": {"levels": ["a", "b"]}, "age": {"bounds": ["0", "90"], "bins": "3"}},
-    "partitions": ["0.5"],
-    "models": {"independent": {}},
-}
-
-
 @pytest.mark.chain
 def test_a_table_of_duckdb_becomes_a_release_by_yaml_alone(project: Project):
     duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
@@ -267,18 +259,17 @@ def test_a_table_of_duckdb_becomes_a_release_by_yaml_alone(project: Project):
     @dg.asset(key=["analytics", "visits"])
     def visits() -> None:
         with duckdb.connect(str(project.datasets / "clinic.duckdb")) as connection:
-            connection.execute(
-                "CREATE TABLE visits AS SELECT 'a' AS ward, 40 AS age FROM range(500)"
-            )
+            connection.execute("CREATE TABLE visits AS SELECT 40 AS rent FROM range(500)")
 
     source = {"kind": "sql", "database": "duckdb:///clinic.duckdb", "query": "SELECT * FROM visits"}
-    project.write_declaration("visits", VISITS, source=source)
+    changes = {"attributes": {"rent": HOMES["attributes"]["rent"]}, "models": {"independent": {}}}
+    path = project.write_declaration("visits", HOMES, source=source, **changes)
     attributes = {
-        "files": [str(project.datasets / "visits.yaml")],
+        "files": [str(path)],
         "home": str(project.home.root),
         "deps": ["analytics/visits"],
-        "translation": {"owners": ["team:privacy"]},
     }
+    attributes["translation"] = {"owners": ["team:privacy"]}
     defs = {"type": "dp_pipeline.dagster.DataSets", "attributes": attributes}
     keys = ["ingested", "validated", "normalized", "discretized", "independent"]
     first = dg.define_asset_job("first", ["analytics/visits"])
@@ -293,12 +284,12 @@ def test_a_table_of_duckdb_becomes_a_release_by_yaml_alone(project: Project):
             assert ingested.parent_keys == {visits.key}
             owned = graph.get_all_asset_keys() - {visits.key}
             assert all(graph.get(key).owners == ["team:privacy"] for key in owned)
-            for job, partition in (("first", None), ("second", "0.5")):
+            for job, partition in (("first", None), ("second", "1")):
                 done = definitions.resolve_job_def(job).execute_in_process(
                     instance=project.instance, partition_key=partition, run_config=QUIET
                 )
                 assert done.success
-    assert project.ledger.balance("town").spent == Fraction("0.5")
+    assert project.ledger.balance("town").spent == 1
 
 
 def test_dg_lists_the_component():

@@ -86,7 +86,7 @@ def test_the_refusal_is_one_line_and_exit_code_2(project: Project):
     assert not project.home.root.exists()
 
 
-def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran):
+def test_ledger_and_budget_hold_what_is_claimed_and_why(ran: Ran):
     project, spec, _ = ran
     charges = reserved(project, spec)
     assert {name: release.nano_epsilon for name, release in charges.items()} == NANO
@@ -117,6 +117,12 @@ def test_the_ledger_holds_what_is_claimed_and_why(ran: Ran):
         "plants/idp_kmeans": ("dp", "0.183333334"),
         "plants/eug_kmeans": ("dp", "0.15"),
     }
+    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
+    assert (account["releases"], account["not_dp"]) == ("4", "2")
+    result = project.cli_here("budget").out.splitlines()
+    assert [line.split() for line in result if "garden" in line] == [
+        ["garden", "4", "2", "0.333333334", "0.666666666", "1", "none", "none"]
+    ]
 
 
 def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
@@ -138,7 +144,7 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
     outcomes["eug_kmeans"].bundle.require_exportable()
 
 
-def test_metadata_tells_kind_and_no_epsilon_where_there_is_none(ran: Ran):
+def test_metadata_and_checks_tell_kind_and_what_it_composes_to(ran: Ran):
     project, spec, _ = ran
     materialized = materializations(project, spec)
     for name in spec.models:
@@ -151,10 +157,6 @@ def test_metadata_tells_kind_and_no_epsilon_where_there_is_none(ran: Ran):
         if not is_dp:
             assert metadata["privacy/exact epsilon"].value == "none"
             assert metadata["privacy/caveat"].value.startswith("not differentially private: ")
-
-
-def test_the_checks_compare_with_what_the_method_composes_to(ran: Ran):
-    project, spec, _ = ran
     claims = {"dp_kmeans": 0.1, "dpqt_kmeans": 0.1, "idp_kmeans": 0.1833, "eug_kmeans": 0.15}
     for result in check_results(project, spec):
         if result.check_name == "spent_equals_claim":
@@ -213,16 +215,6 @@ def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Projec
     first, second = checked.splitlines()
     assert first.endswith("all models at all ε with evaluations cost 1/3")
     assert second == "not differentially private: dp_kmeans, dpqt_kmeans"
-
-
-def test_the_budget_counts_the_releases_without_an_epsilon(ran: Ran):
-    project, *_ = ran
-    (account,) = json.loads(project.cli_here("budget", "--json").out)["accounts"]
-    assert (account["releases"], account["not_dp"]) == ("4", "2")
-    result = project.cli_here("budget").out.splitlines()
-    assert [line.split() for line in result if "garden" in line] == [
-        ["garden", "4", "2", "0.333333334", "0.666666666", "1", "none", "none"]
-    ]
 
 
 def test_the_report_never_calls_private_what_is_not(ran: Ran):

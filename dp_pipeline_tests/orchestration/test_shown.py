@@ -12,7 +12,7 @@ import pytest
 
 from dp_pipeline.cli.released import print_result, release_cells
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError, NotPrepared
+from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.models import build_model
 from dp_pipeline.models.tables.base import BYTES_A_CELL
 from dp_pipeline.models.tables.dp_kjig import DpKjig
@@ -261,9 +261,6 @@ def test_label_of_the_data_set_is_the_models_default(project: Project):
     named = {"dp_kjig": {"label": "rent"}}
     other = project.declare("homes", HOMES, models=named, label="tenure")
     assert build_model(other, "dp_kjig") == DpKjig(label=("rent",))
-    none = project.declare("homes", HOMES, models=models)
-    with pytest.raises(DeclarationError, match="DpKjig needs one attribute as label, not"):
-        build_model(none, "dp_kjig")
 
 
 def plants_by_k(project: Project, k: str) -> DatasetSpec:

@@ -154,13 +154,6 @@ def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project, spec:
     open_counter(changed, both.members[1])
 
 
-def test_no_release_in_rho_is_of_several_windows(project: Project):
-    stream(project, delta="0.000001", ceiling={"each_window": "9"})
-    words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
-    wrong = project.cli_here("plan", "stream", *words)
-    assert_refused(wrong, 2, "with `delta` a release must be of one window, as ρ of")
-
-
 def test_card_and_report_say_the_cost_of_one_and_all_windows(ran: Any):
     project, spec, _ = ran
     (path,) = (project.home.reports / "stream.cards").glob(f"htree_kmeans.{TWO}.0.5.md")
@@ -202,7 +195,7 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
         publish(third.releases[1])
 
 
-def test_windows_before_the_first_are_refused_in_one_line(project: Project):
+def test_spans_that_cannot_be_are_refused_in_one_line(project: Project):
     stream(project, **SPANS)
     early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
     assert_refused(early, 2, "over 2 windows up to 2026-W01 needs a window before 2026-W01")
@@ -212,6 +205,10 @@ def test_windows_before_the_first_are_refused_in_one_line(project: Project):
         assert_refused(wrong, 2, line)
     assert project.ledger.populations() == ()
     project.command("plan", "stream", "--model", "independent", "--window", "2026-W01")
+    stream(project, delta="0.000001", ceiling={"each_window": "9"})
+    words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
+    wrong = project.cli_here("plan", "stream", *words)
+    assert_refused(wrong, 2, "with `delta` a release must be of one window, as ρ of")
 
 
 def test_a_plan_shows_what_every_window_would_pay(project: Project):

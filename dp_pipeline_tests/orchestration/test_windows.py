@@ -276,11 +276,6 @@ def test_one_off_comes_first_and_weeks_later(project: Project):
         project.command(*command)
 
 
-def test_a_run_of_no_window_is_refused_by_name(project: Project, spec: DatasetSpec):
-    with pytest.raises(DeclarationError, match="is read in windows, so --window must name one"):
-        publish(project.release(spec, model="independent", epsilon="0.1"))
-
-
 @pytest.mark.parametrize(
     ("every", "name", "key"),
     [
@@ -330,8 +325,7 @@ def test_one_click_on_a_week_reads_and_publishes_it(project: Project, spec: Data
             project.launch(spec, "independent", partition=key)
 
 
-def test_windows_are_requested_by_name_on_the_command_line(project: Project):
-    stream(project)
+def test_windows_are_requested_by_name(project: Project, spec: DatasetSpec):
     planned = project.command("plan", "stream", "--window", "2026-W01..2026-W02")
     assert "Plan of stream, 2 windows" in planned
     assert "requested 1.4 of all windows together, under no total" in planned
@@ -341,6 +335,8 @@ def test_windows_are_requested_by_name_on_the_command_line(project: Project):
     assert "; all windows together: spent 0, ceiling no limit" in planned
     wrong = project.cli_here("plan", "stream", "--window", "2026-02")
     assert_refused(wrong, 2, "window: expected a week such as 2026-W41, from 1900 to 9989, got")
+    with pytest.raises(DeclarationError, match="is read in windows, so --window must name one"):
+        publish(project.release(spec, model="independent", epsilon="0.1"))
 
 
 def test_failed_week_is_named_and_has_its_data_docs(ran: Any):
