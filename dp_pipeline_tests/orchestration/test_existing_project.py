@@ -264,12 +264,8 @@ def test_a_table_of_duckdb_becomes_a_release_by_yaml_alone(project: Project):
     source = {"kind": "sql", "database": "duckdb:///clinic.duckdb", "query": "SELECT * FROM visits"}
     changes = {"attributes": {"rent": HOMES["attributes"]["rent"]}, "models": {"independent": {}}}
     path = project.write_declaration("visits", HOMES, source=source, **changes)
-    attributes = {
-        "files": [str(path)],
-        "home": str(project.home.root),
-        "deps": ["analytics/visits"],
-    }
-    attributes["translation"] = {"owners": ["team:privacy"]}
+    attributes = {"files": [str(path)], "home": str(project.home.root)}
+    attributes |= {"deps": ["analytics/visits"], "translation": {"owners": ["team:privacy"]}}
     defs = {"type": "dp_pipeline.dagster.DataSets", "attributes": attributes}
     keys = ["ingested", "validated", "normalized", "discretized", "independent"]
     first = dg.define_asset_job("first", ["analytics/visits"])

@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_evaluation_metadata_holds_bought_numbers_alone(ran):
 def test_metadata_has_no_count_of_rows_and_of_raw_side_no_number(ran):
     project, spec = ran
     for key, partitions in materializations(project, spec).items():
-        for metadata in (entry for entries in partitions.values() for entry in entries):
+        for metadata in chain.from_iterable(partitions.values()):
             if key.path[-1] in RAW_STAGES:
                 assert set(metadata) <= RAW_KEYS
                 assert numbers_in(metadata) == set()
