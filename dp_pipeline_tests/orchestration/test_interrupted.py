@@ -182,10 +182,7 @@ def test_release_with_damaged_answers_is_dead(damage: str, project: Project, spe
 def test_release_that_lost_its_transcript_needs_a_new_draw(project: Project, spec: DatasetSpec):
     interrupted(project, spec).unlink()
     run = ["run", "rides", "--epsilon", "0.5"]
-    for words in (
-        "transcript",
-        "lost, or its rows were read again, and its ε is spent",
-    ):
+    for words in ("transcript", "lost, or its rows were read again, and its ε is spent"):
         assert_refused(project.cli_here(*run), 1, words)
         assert project.spent(spec) == COST
     assert "dead" in project.command("plan", "rides")
