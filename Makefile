@@ -36,7 +36,7 @@ test-stack: .venv/ready
 # in the estimators, and pictures. Ten minutes each on two idle cores: not a part of `make test`.
 RESOLVED := build/resolutions
 RESOLUTION_TESTS := $(addprefix dp_pipeline_tests/,test_cli.py test_data_cli.py \
-  orchestration/test_definitions_load.py ledger raw/test_expectations.py raw/test_sources.py \
+  orchestration/test_asset_pages.py ledger raw/test_expectations.py raw/test_sources.py \
   raw/test_sql_source.py estimators reporting/test_charts.py)
 RESOLUTIONS := test-lowest-direct test-highest
 .PHONY: $(RESOLUTIONS)

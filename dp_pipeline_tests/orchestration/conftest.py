@@ -82,6 +82,11 @@ def released_rides(ran_rides: Project, tmp_path: Path) -> Project:
     return copied(ran_rides, tmp_path / "rides")
 
 
+@pytest.fixture
+def released_spec(released_rides: Project) -> DatasetSpec:
+    return released_rides.declare("rides", RIDES)
+
+
 def copied(project: Project, folder: Path) -> Project:
     shutil.copytree(project.folder, folder)
     return Project(folder)

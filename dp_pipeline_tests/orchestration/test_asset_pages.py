@@ -1,16 +1,23 @@
-"""What an asset's page shows before any run: group, icons, owners, tags, code, columns."""
+"""What Dagster shows of data sets: pages of assets, in which time, and when code has changed."""
 
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.definitions.data_version import CachingStaleStatusResolver
+from dagster._core.loader import LoadingContextForTest
 
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.parser import load_spec
+from dp_pipeline.orchestration import code_versions
 from dp_pipeline.orchestration.columns import LINEAGE, MAX_NAMED_LEVELS, SCHEMA
-from dp_pipeline.orchestration.common import source_icon
+from dp_pipeline.orchestration.common import Pipeline, source_icon
+from dp_pipeline.orchestration.dataset import chain_definitions, pipeline_definitions
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
@@ -194,3 +201,171 @@ def test_code_that_measures_changes_the_models_and_nothing_else(homes: DatasetSp
 
     monkeypatch.setattr(releasing, "code_version", other_version)
     assert changed(before, homes) == set(MODELS)
+
+
+BOUND = 10.0
+"""Seconds for 200 files of 6 models on an idle machine."""
+
+SLACK = 3.0
+"""Several people's work on the machine that the tests run on."""
+
+WIDE: Mapping[str, Any] = {
+    **HOMES,
+    "ceiling": {"total": "100"},
+    "attributes": {
+        **{name: {"bounds": ["0", "8"], "bins": "8"} for name in ("x", "y", "z")},
+        "job": {"levels": ["a", "b", "c", "d", "e"], "other": "e"},
+        "sex": {"levels": ["f", "m"]},
+    },
+    "one_hot": "true",
+    "nominal_rows": "10000",
+    "partitions": ["0.1", "0.5", "1", "2"],
+    "models": {
+        name: {} for name in ("independent", "privbayes", "jtree", "priview", "privhd", "one_shot")
+    },
+}
+"""Six models of a table at four ε."""
+
+
+def _declared(project: Project, number: int) -> Path:
+    bins = {"bounds": ["0", "100"], "bins": str(number % 50 + 2)}
+    attributes = {**WIDE["attributes"], "age": bins}
+    name = f"set{number}"
+    return project.write_declaration(name, WIDE, population=name, attributes=attributes)
+
+
+def _load(project: Project, paths: list[Path]) -> dg.Definitions:
+    specs = tuple(load_spec(path) for path in paths)
+    definitions = pipeline_definitions(specs, Pipeline(project.home))
+    dg.Definitions.validate_loadable(definitions)
+    return definitions
+
+
+@pytest.mark.stack
+def test_two_hundred_files_of_six_models_load_in_time(project: Project):
+    """Processor time from the files to every job that Dagster shows, without any import."""
+    paths = [_declared(project, number) for number in range(200)]
+    # Whatever is imported late is imported by the first.
+    _load(project, paths[:1])
+    before = time.process_time()
+    jobs = _load(project, paths).resolve_all_job_defs()
+    seconds = time.process_time() - before
+    assert len(jobs) == 3 * len(paths) + 1
+    assert seconds < SLACK * BOUND, f"{seconds:.1f} s"
+
+
+def test_a_job_knows_the_assets_of_its_own_data_set_alone(project: Project):
+    specs = (project.declare("plants", PLANTS), project.declare("rides", RIDES))
+    definitions = pipeline_definitions(specs, Pipeline(Home(Path("nowhere"))))
+    for job in definitions.resolve_all_job_defs():
+        if job.name.startswith("__"):
+            continue
+        graph = job.asset_layer.asset_graph
+        datasets = {key.path[0] for key in graph.source_asset_graph.get_all_asset_keys()}
+        assert datasets == {job.name.split("_")[0]}, job.name
+
+
+def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
+    specs = [
+        project.declare("rides", RIDES, updates="public"),
+        project.declare("walks", RIDES, refresh="weekly"),
+        project.declare("plants", PLANTS),
+        project.declare("weeds", PLANTS, publish=None),
+    ]
+    chains = [chain_definitions(spec) for spec in specs]
+    sensors = [sensor for chain in chains for sensor in chain.sensors or []]
+    automatic = [schedule for chain in chains for schedule in chain.schedules or []] + sensors
+    jobs = [job for chain in chains for job in chain.jobs or []]
+    described = {definition.name: definition.description or "" for definition in jobs + automatic}
+    assert len(described) == 4 * 3 + 3 + 3 + 3
+    assert {"rides_weekly", "walks_weekly_refresh", "plants_new_rows"} <= set(described)
+    assert {definition.default_status.value for definition in automatic} == {"STOPPED"}
+    assert all((sensor.minimum_interval_seconds or 0) >= 60 for sensor in sensors)
+    for name, text in described.items():
+        assert "pends nothing" in text or "0.55" in text or "ε=" in text, (name, text)
+
+
+def test_backfill_says_its_limits_and_where_to_see_what_is_left(project: Project):
+    limited = project.declare("rides", RIDES, ceiling={"total": "3", "per_month": "1"})
+    jobs = {job.name: job.description or "" for job in chain_definitions(limited).jobs or []}
+    description = jobs["rides_epsilon_backfill"]
+    assert "cost ε=0.7 of 3, at most 1 a month" in description
+    assert "`dp-pipeline plan rides`" in description
+
+
+MODEL = RIDES["models"]["dpqt_kmeans"]
+KEY = dg.AssetKey(["rides", "dpqt_kmeans"])
+STAGES = ("ingested", "validated", "normalized")
+
+
+@pytest.fixture
+def drawn(project: Project) -> tuple[Project, DatasetSpec]:
+    spec = project.declare("rides", RIDES)
+    assert project.launch(spec, *STAGES, KEY.path[1], partition="0.5").success
+    return project, spec
+
+
+def newest_tags(project: Project, key: dg.AssetKey = KEY) -> dict[str, str]:
+    (record,) = project.instance.fetch_materializations(key, limit=1).records
+    return dict(record.asset_materialization.tags or {})
+
+
+def defined(project: Project, spec: DatasetSpec) -> str | None:
+    return definitions_of(spec, project.home).resolve_asset_graph().get(KEY).code_version
+
+
+@pytest.mark.chain
+def test_only_a_new_draw_under_newer_code_has_the_newer_version(drawn, monkeypatch):
+    project, spec = drawn
+    first = newest_tags(project)
+    assert first["dagster/code_version"] == defined(project, spec)
+    for module in (code_versions, releasing):
+        monkeypatch.setattr(module, "code_version", lambda *_: "dp_pipeline 9.9.9 ffffffffffff")
+    assert project.launch(spec, KEY.path[1], partition="0.5").success
+    assert newest_tags(project) == first, "a replay keeps its version"
+    assert first["dagster/code_version"] != defined(project, spec)
+    assert project.launch(spec, KEY.path[1], partition="0.5", config={"new_draw": True}).success
+    last = newest_tags(project)
+    assert last["dagster/code_version"] == defined(project, spec)
+    assert last["dagster/data_version"] != first["dagster/data_version"]
+
+
+def stale(project: Project, spec: DatasetSpec, name: str, partition: str | None) -> list[str]:
+    """Why Dagster calls an asset stale, in its words; nothing where it is fresh."""
+    context = LoadingContextForTest(project.instance)
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    resolver = CachingStaleStatusResolver(project.instance, graph, context)
+    key = dg.AssetKey(["rides", name])
+    return [cause.reason for cause in resolver.get_stale_causes(key, partition)]
+
+
+@pytest.mark.chain
+def test_edit_that_changes_release_is_shown_at_its_partition(drawn):
+    project, spec = drawn
+    assert stale(project, spec, "dpqt_kmeans", "0.5") == []
+    words = project.declare("rides", RIDES, description="Where rides end, in other words.")
+    assert stale(project, words, "dpqt_kmeans", "0.5") == []
+    edited = project.declare("rides", RIDES, models={"dpqt_kmeans": {**MODEL, "k": "4"}})
+    assert stale(project, edited, "dpqt_kmeans", "0.5") == ["has a new code version"]
+    # Dagster has no mark for all partitions together.
+    assert stale(project, edited, "dpqt_kmeans", None) == []
+    before = project.spent(spec)
+    assert project.launch(edited, "dpqt_kmeans", partition="0.5").success
+    assert stale(project, edited, "dpqt_kmeans", "0.5") == []
+    # Another number of centres is found in the answers that were paid for.
+    assert project.spent(spec) == before
+    bounds = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
+    wider = project.declare("rides", RIDES, attributes=bounds)
+    for name in STAGES:
+        assert stale(project, edited, name, None) == []
+        assert stale(project, wider, name, None) == ["has a new code version"]
+    assert stale(project, wider, "dpqt_kmeans", "0.5") == ["has a new code version"]
+
+
+@pytest.mark.chain
+def test_a_snapshot_is_reported_apart_by_its_name_alone(rides: Project, spec: DatasetSpec):
+    for snapshot in ("monday", "monday", "tuesday"):
+        assert rides.launch(spec, "ingested", config={"snapshot": snapshot}).success
+        tags = newest_tags(rides, dg.AssetKey(["rides", "ingested"]))
+        assert tags["dagster/data_version"] == snapshot
+        rides.write_rows("rides.csv", ["rider,x,y", "zoe,1,1"])
