@@ -74,6 +74,9 @@ RIDES: Declaration = {
 }
 """A release of places, several rows a person; nothing to discretise."""
 
+PUBLIC: Declaration = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
+"""What changes in RIDES if they were public."""
+
 HOMES: Declaration = {
     "description": "Homes of one town: sensitive.",
     "population": "town",

@@ -3,7 +3,6 @@
 import json
 import re
 import stat
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from dp_pipeline_tests.orchestration.patients import (
     declare,
     ready,
 )
-from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.warm import Result, assert_refused
 
 pytestmark = pytest.mark.chain
@@ -252,28 +251,19 @@ def test_of_sensitive_rows_the_k_has_to_be_named(project: Project):
     assert project.cli_here("anonymize", "patients").code == 0, "there is one K alone"
 
 
-WRONG: dict[str, tuple[Sequence[str], str]] = {
-    "an unknown data set": (["ward"], "There is no data set"),
-    "no such section": (["rides"], "the file has no section `k_anonymity`: add it, or name"),
-    "an undeclared K": (["patients", "--k", "3"], "K of a table must be one of 2, 5, not 3"),
-    "no K": (["patients", "--k", "few"], "K: expected an integer"),
-    "an undeclared method": (["patients", "--method", "rfka"], "the method must be one of kjig"),
-    "all methods and one": (
-        ["patients", "--all", "--method", "kjig"],
-        "cannot be used with it: leave one out",
-    ),
-    "an unsafe snapshot": (
-        ["patients", "--k", "2", "--snapshot", "../x"],
-        "The name of a snapshot must have letters, digits",
-    ),
-}
-
-
-@pytest.mark.parametrize(("arguments", "word"), WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ("patients --k 3", "K of a table must be one of 2, 5, not 3"),
+        ("patients --k few", "K: expected an integer"),
+        ("patients --method rfka", "the method must be one of kjig"),
+        ("patients --all --method kjig", "cannot be used with it: leave one out"),
+        ("patients --k 2 --snapshot ../x", "The name of a snapshot must have letters, digits"),
+    ],
+)
 def test_a_wrong_argument_is_refused_with_nothing_made(arguments, word, project: Project):
     declare(project)
-    project.declare("rides", RIDES)
-    assert_refused(project.cli_here("anonymize", *arguments), 2, word)
+    assert_refused(project.cli_here("anonymize", *arguments.split()), 2, word)
     assert not project.home.root.exists()
 
 

@@ -26,7 +26,7 @@ from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline_tests.ledger.population import account, charge, in_windows, release, weekly
 from dp_pipeline_tests.orchestration.events import check_results, failures, metadata_of, refusal
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.projects import PUBLIC, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
 from dp_pipeline_tests.raw.file_server import file_server
 
@@ -100,8 +100,7 @@ def benchmark(project: Project) -> Iterator[DatasetSpec]:
     with file_server() as server:
         server.files["/copy.csv"] = DOWNLOADED
         mirror = {"kind": "csv", "at_most_mb": "1", "url": server.url("/copy.csv")}
-        public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
-        yield project.declare("shown", RIDES, source=mirror, population="shown", **public)
+        yield project.declare("shown", RIDES, source=mirror, population="shown", **PUBLIC)
 
 
 def test_benchmark_download_of_protected_bytes_is_refused(project: Project, benchmark: DatasetSpec):

@@ -23,7 +23,6 @@ from dp_pipeline.config.amounts import (
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.ledger import Charge
 from dp_pipeline.models.base import Model, PrivacyGuarantee
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.orchestration.checks import PLAUSIBLE
@@ -32,8 +31,8 @@ from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.results.clusters import Clusters
-from dp_pipeline_tests.orchestration.events import check_results, materializations, refusal
-from dp_pipeline_tests.orchestration.projects import RIDES, Project
+from dp_pipeline_tests.orchestration.events import check_results, materializations
+from dp_pipeline_tests.orchestration.projects import PUBLIC, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
@@ -186,27 +185,6 @@ def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran):
             planned.require_budget()
 
 
-def test_with_other_centres_the_paid_evaluation_stays_paid(project: Project, spec: DatasetSpec):
-    project.run(spec, epsilons=["0.1"])
-    three = {**PAID, "models": {"eug_kmeans": {"k": "3", "nominal_rows": "40"}}}
-    other = project.declare("rides", RIDES, **three)
-    again = project.publish(other, model="eug_kmeans", epsilon="0.1")
-    assert (again.state, again.bundle.quality) == ("replayed", {})
-    assert again.bundle.spent == Fraction("0.005")
-    assert again.bundle.charged == Fraction("0.005") + BOUGHT
-    assert again.bundle.epsilon == Fraction("0.15")
-
-
-def test_in_dagster_a_refusal_says_rho(project: Project, spec: DatasetSpec):
-    project.run(spec, epsilons=["0.5"])
-    nano = nano_epsilon(project.ledger.balance("riders").remaining)
-    with project.ledger.reserve(Charge("e" * 64, "riders", "dp", nano, "others", {}, RHO)):
-        pass
-    refused = project.launch(spec, "eug_kmeans", partition="0.5", config={"new_draw": True})
-    line = "rides/eug_kmeans at ε=0.5 refused by riders: requested ρ=0.12625, spent "
-    assert refusal(refused).startswith(line)
-
-
 def test_a_command_shows_rho_and_what_it_means(project: Project, spec: DatasetSpec):
     checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))
     assert checked.out.strip().endswith(f"cost {RHO.text(Fraction('0.1325'))}")
@@ -278,7 +256,6 @@ class Discloses(EugKMeans):
 
 
 IN_RHO = {"delta": "0.000000001", "ceiling": {"total": "5"}}
-PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.published_copy import publish_copies
 from dp_pipeline_tests.orchestration.faults import Crash, crash
 from dp_pipeline_tests.orchestration.patients import ROWS, anonymized, ready
-from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, TODAY, Project
+from dp_pipeline_tests.orchestration.projects import HOMES, PUBLIC, RIDES, TODAY, Project
 
 OTHER = {"source": {"kind": "csv", "path": "other.csv"}}
 """Another data set, of other files: of the same population, or of nobody that is known."""
@@ -196,10 +196,9 @@ def test_data_set_does_not_change_its_population_without_reason(has_account, pro
     checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))
     assert (checked.code, "data set rides belongs to population riders" in checked.err) == (2, True)
     assert ("others" in project.ledger.populations()) is has_account
-    public = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
     reason = {**MOVED, "distinct_population": "drivers, not riders"}
     with pytest.raises(DeclarationError, match="data set rides is protected by population riders"):
-        open_population(project.declare("rides", RIDES, **reason, **public), project.home)
+        open_population(project.declare("rides", RIDES, **reason, **PUBLIC), project.home)
     open_population(project.declare("rides", RIDES, **reason), project.home)
     assert "others" in project.ledger.populations()
 
@@ -238,7 +237,7 @@ WEEKLY: dict[str, Any] = {
     "ceiling": {"each_window": "2", "total": "9"},
 }
 WEEKS = {"kind": "csv", "path": "w/{window}.csv"}
-PUBLIC = {"purpose": "benchmark", "population": "shown", "ceiling": None, "evaluation": None}
+SHOWN = {**PUBLIC, "population": "shown"}
 Link = Callable[[Path, Path], None]
 
 
@@ -304,7 +303,7 @@ def test_rows_read_through_link_are_protected(stays: bool, project: Project, lin
     if not stays:
         shutil.rmtree(project.datasets / "w")
     with pytest.raises(DeclarationError, match="is protected by population riders"):
-        open_population(direct(project, linked, **PUBLIC), project.home)
+        open_population(direct(project, linked, **SHOWN), project.home)
     other = direct(project, linked, population="others")
     with pytest.raises(DeclarationError, match="belongs to population riders"):
         open_population(other, project.home)
@@ -312,7 +311,7 @@ def test_rows_read_through_link_are_protected(stays: bool, project: Project, lin
 
 
 def test_a_link_to_rows_that_were_shown_is_not_released(project: Project, linked: DatasetSpec):
-    benchmark = direct(project, linked, **PUBLIC)
+    benchmark = direct(project, linked, **SHOWN)
     read(project, benchmark)
     with pytest.raises(DeclarationError, match="belongs to population shown"):
         read(project, linked)
@@ -323,7 +322,7 @@ def test_a_link_to_rows_that_were_shown_is_not_released(project: Project, linked
 def shown(project: Project, target: Path) -> DatasetSpec:
     """A benchmark that reads a week through a link."""
     (project.datasets / "w" / f"{WEEK}.csv").symlink_to(target)
-    public = {**WEEKLY, "source": WEEKS, **PUBLIC}
+    public = {**WEEKLY, "source": WEEKS, **SHOWN}
     return project.declare("shown", RIDES, **public).at_window(WEEK)
 
 

@@ -22,7 +22,7 @@ from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline_tests.orchestration.events import entries, materializations, refusal
-from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, PUBLIC, RIDES, Project
 
 pytestmark = pytest.mark.chain
 
@@ -277,9 +277,6 @@ def test_planted_count_makes_the_raw_side_differ(sixty_one: RawLog, project: Pro
     monkeypatch.setattr(dataset, "raw_metadata", counting)
     log = raw_log_of(project, "4,100,renter")
     assert [a for a, b in zip(log, sixty_one, strict=True) if a != b]
-
-
-PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
 
 
 @pytest.mark.parametrize("asset", ["evaluation", "validated", "normalized", "comparison"])

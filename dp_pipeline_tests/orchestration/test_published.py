@@ -220,20 +220,13 @@ def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Projec
 def test_the_report_never_calls_private_what_is_not(ran: Ran):
     project, spec, _ = ran
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
-    alarms = re.findall(r'<div class="alarm" role="note">.*?</div>', page)
-    without, composed = alarms
+    without, composed = re.findall(r'<div class="alarm" role="note">.*?</div>', page)
     assert f"<strong>{Standing.NOT_DP}</strong>" in without
-    for name, reason in REASONS.items():
-        assert f"{name} (published) at ε = 0.1: not differentially private: {reason}." in without
-    assert f"<strong>{Standing.ANOTHER_EPSILON}</strong>" in composed
+    assert all(f"{name} (published) at ε = 0.1" in without for name in REASONS)
     assert "idp_kmeans (published) at ε = 0.1: costs ε = 2/15, not the nominal 0.1: " in composed
     assert "1 releasable; together they cost ε = 0.15 at most. Not counted: 3 not" in page
     for name in REASONS:
-        head = re.escape(f'<th scope="row" role="rowheader">{name} (published)</th>')
-        rows = re.findall(rf"{head}(<td.*?)</tr>", page)
-        (row,) = (row for row in rows if "ε spent" in row)
-        assert '"ε spent">none</td>' in row
-        assert f'class="unfit">no: {Standing.NOT_DP}' in row
+        assert re.search(rf'"rowheader">{name} \(published\)</th>.*?"ε spent">none</td>', page)
     assert_no_promise(re.sub(r"<[^>]+>|base64,[^\"]+", " ", page))
     with pytest.raises(AssertionError):
         assert_no_promise("The release dp_kmeans is differentially private at ε = 0.1.")

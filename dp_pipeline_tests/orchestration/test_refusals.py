@@ -15,13 +15,12 @@ from dp_pipeline.config.errors import NotPrepared
 from dp_pipeline.raw.stages import read_stage, store_parts
 from dp_pipeline_tests.orchestration.events import failures, materializations, refusal
 from dp_pipeline_tests.orchestration.patients import WARD, ready
-from dp_pipeline_tests.orchestration.projects import RIDES, Project, definitions_of
+from dp_pipeline_tests.orchestration.projects import PUBLIC, RIDES, Project, definitions_of
 
 pytestmark = pytest.mark.chain
 
 WIDER = {"x": {"bounds": ["0", "9"]}, "y": {"bounds": ["0", "4"]}}
 ONE_COLUMN_MORE = {**RIDES["attributes"], "z": {"bounds": ["0", "1"]}}
-PUBLIC = {"purpose": "benchmark", "ceiling": None, "evaluation": None}
 RANGE = {"dagster/asset_partition_range_start": "0.1", "dagster/asset_partition_range_end": "0.5"}
 
 
@@ -59,13 +58,6 @@ def fail_validation(project: Project, spec: DatasetSpec, checks: set[str]) -> No
 )
 def test_after_validation_failed_the_model_alone_is_refused(broken, checks, rides: Project):
     fail_validation(rides, broken(rides), checks)
-
-
-def test_rows_that_break_a_benchmark_refuse_its_model_too(project: Project):
-    spec = project.declare("rides", RIDES, **PUBLIC)
-    project.write_rows("rides.csv", ["rider,x,y", "ann,1,1", "bob,900,1"])
-    assert project.launch(spec, "ingested").success
-    fail_validation(project, spec, {"bounds__x"})
 
 
 def test_rows_that_break_release_are_warned_of_and_stop_nothing(project: Project):
