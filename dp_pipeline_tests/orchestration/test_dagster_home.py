@@ -73,7 +73,11 @@ def test_server_is_named_without_a_password(home: Home, declared: Path, monkeypa
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        ("", URL, "keeps the run history in files in its.*names postgresql://127.0.0.1:1/history"),
+        (
+            "",
+            URL,
+            "names postgresql://127.0.0.1:1/history, but .* keeps the run history",
+        ),
         (URL, "", "DP_PIPELINE_DAGSTER must hold an address"),
     ],
 )

@@ -198,7 +198,7 @@ def test_data_set_does_not_change_its_population_without_reason(has_account, pro
     assert ("others" in project.ledger.populations()) is has_account
     reason = {**MOVED, "distinct_population": "drivers, not riders"}
     with pytest.raises(DeclarationError, match="data set rides is protected by population riders"):
-        open_population(project.declare("rides", RIDES, **reason, **PUBLIC), project.home)
+        open_population(project.declare("rides", RIDES, **reason | SHOWN), project.home)
     open_population(project.declare("rides", RIDES, **reason), project.home)
     assert "others" in project.ledger.populations()
 
