@@ -186,7 +186,7 @@ def test_a_window_has_a_limit_of_its_own(project: Project):
     assert [check.passed for check in budget_checks(over)] == [False, True]
 
 
-def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
+def test_amounts_are_numbers_with_exact_ones_beside_them():
     limits = {"ceiling": Fraction(3), "per_month": Fraction(1), "month": "2026-11"}
     balance = Balance(**limits, spent=Fraction(1), month_spent=Fraction("0.25"))
     (result, _) = budget_checks(balance)
@@ -195,9 +195,6 @@ def test_a_limit_of_a_month_is_reported_with_what_is_left_of_it():
     metadata = {name: entry.value for name, entry in result.metadata.items()}
     assert metadata == {f"privacy/{name}": amount for name, amount in amounts.items()}
     assert {type(entry) for entry in metadata.values()} == {float}
-
-
-def test_amount_of_many_digits_is_told_exactly_beside_its_number():
     metadata = balance_metadata(Balance(ceiling=None, spent=Fraction(11, 60)))
     values = {name: entry.value for name, entry in metadata.items()}
     assert values["privacy/spent"] == 0.1833

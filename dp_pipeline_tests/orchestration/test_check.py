@@ -60,7 +60,7 @@ def faults(project: Project) -> list[Finding]:
 
 
 @pytest.mark.usefixtures("released")
-def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
+def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project, monkeypatch):
     before = rides.files()
     result = check()
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "no fault")
@@ -72,9 +72,6 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project):
     assert document["findings"] == [asdict(finding) for finding in check_home(rides.home)]
     assert document["swept"] == []
     assert rides.files() == before
-
-
-def test_the_format_of_the_ledger_is_what_the_ledger_says(rides: Project, monkeypatch):
     # The number in the file may be older than the one in SQLite's journal beside it.
     monkeypatch.setattr(Ledger, "format", lambda _: 77)
     assert about(rides, "ledger")[0].text.startswith("format 77; ")

@@ -110,7 +110,7 @@ def test_the_lineage_of_units_shows_both_sources(tmp_path: Path) -> None:
     assert all(graph.get(key).description for key in ingested.parent_keys)
 
 
-def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Definitions):
+def test_everything_says_what_it_is_and_has_a_group(definitions: dg.Definitions):
     described: dict[str, str | None] = {}
     for asset in definitions.assets or []:
         described |= {str(spec.key): spec.description for spec in asset.specs}
@@ -121,9 +121,6 @@ def test_every_asset_check_job_and_schedule_says_what_it_is(definitions: dg.Defi
     assert {schedule.default_status for schedule in schedules} == {dg.DefaultScheduleStatus.STOPPED}
     assert (len(schedules), len(described) > 200) == (24, True)
     assert [name for name, text in described.items() if not (text or "").strip()] == []
-
-
-def test_group_names_are_words_a_person_reads_first(definitions: dg.Definitions):
     specs = list(definitions.resolve_all_asset_specs())
     groups = {spec.group_name for spec in specs}
     assert "default" not in groups

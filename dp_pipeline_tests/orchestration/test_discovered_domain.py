@@ -131,7 +131,7 @@ def test_nothing_is_prepared_or_released_before_domain_is(project: Project, spec
     assert project.ledger.balance("members").spent == 0
 
 
-def test_refused_new_draw_leaves_the_domain(project, spec, release):
+def test_new_draw_has_a_key_of_its_own_and_leaves_the_domain(project, spec, release):
     publish_domain(release)
     discovered_spec = with_discovered(spec, project.home)
     with pytest.raises(BudgetExceeded):
@@ -141,6 +141,9 @@ def test_refused_new_draw_leaves_the_domain(project, spec, release):
     other = project.declare("shops", SHOPS, discover={"epsilon": "3", "delta": "0.000001"})
     with pytest.raises(NotPrepared, match="the domain was discovered for an earlier declaration"):
         with_discovered(other, project.home)
+    first, second = (release.draw_key("2026-01-01", draw) for draw in (0, 1))
+    assert second == first.with_replicate(1)
+    assert second.digest != first.digest
 
 
 def test_weak_discovery_is_replayed_with_its_line(project: Project, spec: DatasetSpec, monkeypatch):
@@ -199,12 +202,6 @@ def test_sample_of_undeclared_attributes_counts_readable_cells(spec: DatasetSpec
     columns = {column.attribute: column for column in parse_first_rows(spec, 50).columns}
     assert {name for name, one in columns.items() if one.good} == set(columns)
     assert columns["zone"].outside == columns["fare"].outside == 0
-
-
-def test_a_second_draw_has_a_key_of_its_own_that_check_finds(release: DomainRelease):
-    first, second = (release.draw_key("2026-01-01", draw) for draw in (0, 1))
-    assert second == first.with_replicate(1)
-    assert second.digest != first.digest
 
 
 def test_discovery_that_leaves_a_rest_is_refused(project: Project, spec: DatasetSpec, monkeypatch):

@@ -17,6 +17,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import DeadRelease, Ledger
 from dp_pipeline.ledger.export import export_lines
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
+from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.publish import PublishedBundle, publish
 from dp_pipeline.releases.release import ROWS
@@ -254,7 +255,7 @@ def test_stored_bundle_is_settled_by_newer_code(project: Project, spec: DatasetS
     assert project.publish(spec).state == "replayed"
 
 
-def test_count_is_there_while_a_release_is_unfinished(project: Project, spec: DatasetSpec):
+def test_count_is_there_while_a_release_is_unfinished(project, spec, tmp_path):
     interrupted(project, spec)
     (count,) = project.home.answer_counts.iterdir()
     assert count.read_text() == f"{3:020d}\n"
@@ -265,13 +266,11 @@ def test_count_is_there_while_a_release_is_unfinished(project: Project, spec: Da
     count.write_text(f"{6:020d}\n")
     assert project.publish(spec).state == "replayed"
     assert not count.exists()
-
-
-def test_counts_lie_beside_a_head_on_another_disk(project: Project, tmp_path: Path):
     (tmp_path / "disk").mkdir()
-    project.home.root.mkdir(parents=True)
-    (project.home.root / "ledger.head").symlink_to(tmp_path / "disk" / "head")
-    assert project.home.answer_counts == tmp_path / "disk" / "head.answers"
+    elsewhere = Home(tmp_path / "elsewhere")
+    elsewhere.root.mkdir()
+    (elsewhere.root / "ledger.head").symlink_to(tmp_path / "disk" / "head")
+    assert elsewhere.answer_counts == tmp_path / "disk" / "head.answers"
 
 
 class SeededAsReleasable(SeededNoise):

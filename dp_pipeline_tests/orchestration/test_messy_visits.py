@@ -6,7 +6,6 @@ import subprocess
 import sys
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,6 +13,8 @@ import pytest
 import dp_pipeline as dp
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline_tests.orchestration.projects import Project
+
+pytestmark = pytest.mark.chain
 
 ROWS = 20_000
 SOURCES = {
@@ -50,14 +51,6 @@ nominal_rows: 20000
 partitions: [2]
 models: {one_shot: }
 """
-DOMAIN = {
-    "Alter": {"bounds": [0, 100], "bins": 5, "aliases": {"90+": 90}, "integer": True},
-    "Geschlecht": ["w", "m"],
-    "PLZ": "discover",
-    "Region": ["Nord", "Ost", "Süd", "West"],
-    "BMI": {"bounds": [10, 60], "bins": 5, "decimal": ",", "missing": ["NA", "-"]},
-    "Kosten": {"bounds": [0, 20000], "bins": 5, "decimal": ",", "decimals": 2},
-}
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -76,7 +69,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.chain
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_visit_is_counted_to_the_end(kind, folder, tmp_path, monkeypatch):
     monkeypatch.setattr("dp_pipeline.cli.data.is_terminal", lambda: True)
@@ -112,7 +104,6 @@ def test_every_visit_is_counted_to_the_end(kind, folder, tmp_path, monkeypatch):
     assert len(pairs) <= foretold["at_strong_dependence"] + 8
 
 
-@pytest.mark.chain
 def test_a_plan_expects_as_many_levels_as_rows_can_show(tmp_path: Path) -> None:
     """Before a discovery, 29 of 667 persons each, not the thousand that it may find at most."""
     project = Project(tmp_path)
@@ -127,15 +118,3 @@ def test_a_plan_expects_as_many_levels_as_rows_can_show(tmp_path: Path) -> None:
         result = project.command("plan", "visits", "--json")
         plans.append(json.loads(result)["pairs"])
     assert plans[0] == plans[1]
-
-
-@pytest.mark.chain
-def test_a_notebook_takes_the_spreadsheet_in_ten_lines(folder: Path) -> None:
-    frame = pd.read_excel(folder / "visits.xlsx", skipfooter=1, dtype=str)
-    synthesizer = dp.PrivateSynthesizer(domain=DOMAIN, epsilon=4, noise="seeded:1")
-    synthesizer.fit(frame, person="Patient", at_most=12)
-    rows = synthesizer.count(level=0.9999)
-    assert rows.low <= ROWS <= rows.high
-    table: Any = synthesizer.sample(2_000, random_state=1)
-    assert list(table.columns) == list(DOMAIN)
-    assert 0.15 < table["BMI"].isna().mean() < 0.35

@@ -199,7 +199,7 @@ def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran):
     assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == labels
 
 
-def test_an_asset_says_what_its_method_costs(project: Project):
+def test_an_asset_and_a_check_say_what_a_method_costs(project: Project):
     definitions = chain_definitions(project.declare("plants", GARDEN))
     described = [asset.descriptions_by_key.items() for asset in definitions.assets or []]
     words = {key.path[1]: text for texts in described for key, text in texts}
@@ -207,10 +207,6 @@ def test_an_asset_says_what_its_method_costs(project: Project):
         assert words[name].endswith(f"Not differentially private: {reason}; charges nothing.")
     assert "charges its ε and its evaluation's (11/60: the initial round is" in words["idp_kmeans"]
     assert "charges its ε and its evaluation's (0.15); a re-run" in words["eug_kmeans"]
-
-
-def test_a_checked_declaration_costs_what_its_methods_compose_to(project: Project):
-    project.declare("plants", GARDEN)
     checked = project.command("data", "check", str(project.datasets / "plants.yaml"))
     first, second = checked.splitlines()
     assert first.endswith("all models at all ε with evaluations cost 1/3")

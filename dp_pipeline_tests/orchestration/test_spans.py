@@ -129,7 +129,7 @@ def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
     assert release.spec.distance == 2
 
 
-def test_checks_know_releases_of_several_windows(ran: Any):
+def test_commands_know_releases_of_several_windows(ran: Any):
     project, _, outcomes = ran
     check = project.command("check", "--replay")
     assert "4 replayed at no cost" in check
@@ -140,6 +140,8 @@ def test_checks_know_releases_of_several_windows(ran: Any):
     assert ChargedRelease(reserved, "settled", project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
     )
+    words = ("roll-up", "stream", "--model", "htree_kmeans", "--window", "2026-W02..2026-W03")
+    assert_refused(project.cli_here(*words), 2, "to be added up must be of one window each")
 
 
 def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project, spec: DatasetSpec):
@@ -195,8 +197,18 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
         publish(third.releases[1])
 
 
-def test_spans_that_cannot_be_are_refused_in_one_line(project: Project):
+def test_a_plan_shows_what_windows_pay_and_refuses_others(project: Project):
     stream(project, **SPANS)
+    planned = project.cli_here("plan", "stream", "--window", "2026-W02")
+    lines = [line.split() for line in planned.out.splitlines()]
+    assert ["2026-W01", "new", "0.55", "2"] in lines
+    assert ["2026-W02", "new", "0.7", "2"] in lines
+    assert "cost of each window" in planned.out
+    assert "requested 1.25 of all windows together, under no total" in planned.out
+    two = project.cli_here("plan", "stream", "--window", "2026-W02..2026-W03")
+    assert ["2026-W02", "new", "1.25", "2"] in [line.split() for line in two.out.splitlines()]
+    assert "requested 2.5 of all windows together" in two.out
+    assert project.ledger.populations() == ()
     early = project.cli_here("run", "stream", "--window", "2026-W01..2026-W03")
     assert_refused(early, 2, "over 2 windows up to 2026-W01 needs a window before 2026-W01")
     limits, first = "The span of a release must be 1 to", "is the first: name a later window, or"
@@ -209,20 +221,6 @@ def test_spans_that_cannot_be_are_refused_in_one_line(project: Project):
     words = ("--window", "2026-W02", "--model", "independent", "--span", "2")
     wrong = project.cli_here("plan", "stream", *words)
     assert_refused(wrong, 2, "with `delta` a release must be of one window, as ρ of")
-
-
-def test_a_plan_shows_what_every_window_would_pay(project: Project):
-    stream(project, **SPANS)
-    planned = project.cli_here("plan", "stream", "--window", "2026-W02")
-    lines = [line.split() for line in planned.out.splitlines()]
-    assert ["2026-W01", "new", "0.55", "2"] in lines
-    assert ["2026-W02", "new", "0.7", "2"] in lines
-    assert "cost of each window" in planned.out
-    assert "requested 1.25 of all windows together, under no total" in planned.out
-    two = project.cli_here("plan", "stream", "--window", "2026-W02..2026-W03")
-    assert ["2026-W02", "new", "1.25", "2"] in [line.split() for line in two.out.splitlines()]
-    assert "requested 2.5 of all windows together" in two.out
-    assert project.ledger.populations() == ()
 
 
 def test_command_releases_over_as_many_windows_as_it_says(project: Project):
@@ -251,12 +249,6 @@ def test_refined_release_of_two_windows_is_not_paid_anew(project: Project):
     assert (again.state, again.cost) == ("replayed", 0)
     assert again.bundle.facts["snapshot"] == "2026-W01+2026-W02"
     assert project.ledger.blocks(spec.population) == paid
-
-
-def test_releases_that_read_the_same_rows_are_not_added_up(ran: Any):
-    project, _, _ = ran
-    words = ("roll-up", "stream", "--model", "htree_kmeans", "--window", "2026-W02..2026-W03")
-    assert_refused(project.cli_here(*words), 2, "to be added up must be of one window each")
 
 
 def test_two_windows_cost_twice_where_all_rows_are_protected(project: Project):
