@@ -252,19 +252,6 @@ def test_containment_is_measured_of_bits_and_never_of_boxes(method: str, project
     assert np.isnan(measures["containment_k"]) == (method == "mondrian")
 
 
-@pytest.mark.parametrize("method", ["kjig", "mondrian"])
-def test_bins_that_differ_after_six_digits_lose_no_column(method: str, project: Project):
-    days = {"bounds": ["20200100", "20200110"], "bins": "10"}
-    attributes = {**PATIENTS["attributes"], "age": days}
-    rows = [f"{20200100 + day}.5,f,{ill}" for day in range(10) for ill in ("no", "yes") * 3]
-    settings = {"methods": {"kjig": {}, "mondrian": {}}, "partitions": ["5"]}
-    spec = ready(project, WARD, rows=rows, attributes=attributes, k_anonymity=settings)
-    bundle = anonymized(project, spec, method=method, k=5).bundle
-    names = bundle.tables["columns"]["name"].tolist()
-    assert [name for name in bundle.tables["released"] if name != "ill"] == names
-    assert len(set(lines_of(bundle))) == 10, "a class a day"
-
-
 def test_allowed_release_may_leave_and_benchmark_may_not(project: Project, spec: DatasetSpec):
     bundle = anonymized(project, spec).bundle
     assert (bundle.kind, bundle.model, bundle.spent_text) == ("not-dp", "kjig", "none")

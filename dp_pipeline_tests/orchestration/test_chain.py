@@ -242,18 +242,6 @@ def test_of_many_columns_the_first_are_printed_whole(project: Project):
     assert all(len(line) == 9 and line[7] == "…" for line in centres)
 
 
-def test_pairs_too_large_to_count_are_left_out_of_a_bought_error(project: Project):
-    wide = {name: {"bounds": ["0", "1000"], "bins": "5000"} for name in ("rooms", "rent")}
-    changes = {"models": {"independent": {}}, "evaluation": {"epsilon": "0.5"}}
-    attributes = {**HOMES["attributes"], **wide}
-    spec = project.declare("homes", HOMES, attributes=attributes, **changes)
-    # Without the comparison: its picture would have ten thousand bars.
-    project.prepare(spec)
-    bundle = project.publish(spec, model="independent", epsilon="1").bundle
-    assert set(bundle.quality) == {"avd_2"}
-    assert project.spent(spec) == Fraction("1.5")
-
-
 HEADER, *HOMES_ROWS = ROWS["homes"]
 
 

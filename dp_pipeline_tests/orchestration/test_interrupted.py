@@ -185,19 +185,6 @@ def test_release_with_damaged_answers_is_dead(damage: str, project: Project, spe
     require_dead(project, spec)
 
 
-def test_older_copy_of_the_store_brings_no_answer_back(project: Project, spec: DatasetSpec):
-    interrupted(project, spec, answers=1)
-    backup = project.folder / "backup"
-    shutil.copytree(project.home.released, backup)
-    with stopped(2):
-        project.publish(spec)
-    shutil.rmtree(project.home.released)
-    shutil.copytree(backup, project.home.released)
-    with pytest.raises(Damaged, match=r"answers that were counted .*, but it holds"):
-        project.publish(spec)
-    require_dead(project, spec)
-
-
 def test_stored_bundle_betrays_answers_put_back(project: Project, spec: DatasetSpec):
     with stopped("bundle not settled"):
         project.publish(spec)

@@ -96,19 +96,6 @@ def test_protected_rows_stay_so_whatever_their_file_says(project: Project):
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
-def test_rows_read_through_a_link_to_protected_ones_are_no_prior(project: Project):
-    project.datasets.mkdir()
-    (project.datasets / "others.csv").symlink_to(project.datasets / "lake.csv")
-    prepare_others(project)
-    (project.datasets / "others.csv").unlink()
-    project.write_rows("others.csv", ROWS["homes"])
-    declared = prepare_homes(project)
-    lake = f"{(project.datasets / 'lake.csv').as_uri()}"
-    project.ledger.claim_source("town", lake, distinct_population="other persons")
-    with pytest.raises(DeclarationError, match="is protected by population town"):
-        project.publish(declared, model="one_shot", epsilon="1")
-
-
 def test_rows_that_are_not_there_are_requested_by_name(project: Project):
     declared = prepare_homes(project)
     project.write_declaration("others", OTHERS)
