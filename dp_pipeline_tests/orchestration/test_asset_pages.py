@@ -73,6 +73,9 @@ def test_every_asset_has_a_side_icons_and_a_code_version(project: Project, homes
     assert sides["ingested"] == ("raw", "homes_1_raw")
     assert sides["independent"] == ("release", "homes_2_release")
     assert sides["budget"] == ("monitoring", "homes_3_monitoring")
+    assert source_icon(homes) == "csv"
+    for kind, icon in {"sklearn": "scikitlearn", "generator": "python"}.items():
+        assert source_icon(replace(homes, source=replace(homes.source, kind=kind))) == icon
 
 
 @pytest.mark.parametrize("owners", [[], ["ana@example.org", "team:privacy"]])
@@ -84,13 +87,7 @@ def test_owners_of_a_data_set_are_those_of_all_its_assets(owners: list[str], pro
         definitions_of(spec, project.home).resolve_all_job_defs()
 
 
-def test_a_bundled_source_has_the_icon_of_its_library(homes: DatasetSpec):
-    assert source_icon(homes) == "csv"
-    for kind, icon in {"sklearn": "scikitlearn", "generator": "python"}.items():
-        assert source_icon(replace(homes, source=replace(homes.source, kind=kind))) == icon
-
-
-def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
+def test_columns_are_shown_as_declared_and_persons_only_read(project: Project, homes: DatasetSpec):
     stages = ("ingested", "normalized", "discretized")
     ingested, normalized, discretized = (columns(pages(homes)[stage]) for stage in stages)
     number, places = ("rooms", "rent"), ("rooms.clipped", "rent.clipped")
@@ -101,6 +98,10 @@ def test_columns_are_shown_with_what_was_declared_of_them(homes: DatasetSpec):
     types |= dict.fromkeys(number, "int32") | dict.fromkeys(places, "float64")
     assert {name: column.type for name, column in normalized.items()} == types
     assert {column.type for column in discretized.values()} == {"uint8"}
+    assets_by_name = pages(project.declare("rides", RIDES))
+    assert "at most 2 are used" in (columns(assets_by_name["ingested"])["rider"].description or "")
+    assert "rider" not in columns(assets_by_name["normalized"])
+    assert ".rider" not in str(sources(assets_by_name["normalized"]))
 
 
 def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
@@ -121,16 +122,6 @@ def test_a_constraint_is_that_of_what_the_stage_stores(project: Project):
     assert rules(assets_by_name["normalized"], "age") == ["young | old"]
     assert rules(assets_by_name["discretized"], "age") == ["0 to 2"]
     assert rules(assets_by_name["independent"], "rooms") == ["1 to 9"]
-
-
-def test_the_person_column_is_read_and_never_prepared(project: Project):
-    assets_by_name = pages(project.declare("rides", RIDES))
-    assert "at most 2 are used" in (columns(assets_by_name["ingested"])["rider"].description or "")
-    assert "rider" not in columns(assets_by_name["normalized"])
-    assert ".rider" not in str(sources(assets_by_name["normalized"]))
-
-
-def test_many_levels_are_counted_and_not_listed(project: Project):
     levels = [f"level{n}" for n in range(MAX_NAMED_LEVELS + 1)]
     attributes = {**HOMES["attributes"], "tenure": {"levels": levels}}
     spec = project.declare("homes", HOMES, attributes=attributes)
@@ -283,9 +274,6 @@ def test_every_job_schedule_and_sensor_says_what_it_costs(project: Project):
     assert all((sensor.minimum_interval_seconds or 0) >= 60 for sensor in sensors)
     for name, text in described.items():
         assert "pends nothing" in text or "0.55" in text or "ε=" in text, (name, text)
-
-
-def test_backfill_says_its_limits_and_where_to_see_what_is_left(project: Project):
     limited = project.declare("rides", RIDES, ceiling={"total": "3", "per_month": "1"})
     jobs = {job.name: job.description or "" for job in chain_definitions(limited).jobs or []}
     description = jobs["rides_epsilon_backfill"]

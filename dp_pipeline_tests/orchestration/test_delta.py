@@ -97,8 +97,8 @@ def spec(project: Project) -> DatasetSpec:
     return project.declare("rides", RIDES, **PURE_ALONE)
 
 
-def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran):
-    project, spec, _ = ran
+def test_release_is_reserved_in_rho_as_its_draws_add_up(ran: Ran):
+    project, spec, releases = ran
     entries = project.ledger.entries(spec.population)
     reserved = {
         (entry.facts["model"], entry.facts["epsilon"]): entry.nano_epsilon
@@ -114,10 +114,6 @@ def test_every_release_is_reserved_in_rho_with_its_evaluation(ran: Ran):
     assert project.spent(spec) == Fraction(sum(reserved.values()), NANO)
     assert project.ledger.balance(spec.population).ceiling == LIMIT
     project.ledger.verify()
-
-
-def test_draws_add_up_to_the_charge_and_say_their_epsilon(ran: Ran):
-    project, _, releases = ran
     counted, pure = (
         project.ledger.history(releases[name, Fraction(1, 2)].bundle.key)[-1].spends
         for name in ("counted", "eug_kmeans")
@@ -142,7 +138,7 @@ def test_draws_add_up_to_the_charge_and_say_their_epsilon(ran: Ran):
     assert pure.facts["currency"] == "pure"
 
 
-def test_dagster_shows_rho_and_its_checks_are_green(ran: Ran):
+def test_dagster_and_report_show_rho_and_checks_are_green(ran: Ran):
     project, spec, _ = ran
     materialized = materializations(project, spec)
     (metadata,) = materialized[dg.AssetKey(["rides", "counted"])]["0.5"]
@@ -162,10 +158,6 @@ def test_dagster_shows_rho_and_its_checks_are_green(ran: Ran):
     failed = {result.check_name for result in check_results(project, spec) if not result.passed}
     # Eight rows are a weak signal, which is a warning.
     assert failed <= {PLAUSIBLE}
-
-
-def test_the_report_promises_epsilon_at_delta(ran: Ran):
-    project, spec, _ = ran
     page = report_path(project.request(spec)).read_text(encoding="utf-8")
     assert f"ε = 5 at δ = 1e-9 (ρ = {epsilon_text(LIMIT)}) for everything" in page
     assert "pays in ρ of zero-concentrated differential privacy" in page

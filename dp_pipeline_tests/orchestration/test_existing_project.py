@@ -130,15 +130,12 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
         ({"noise": "exact", "resources": False}, "dataset_definitions takes no noise"),
     ],
 )
-def test_what_is_requested_wrongly_is_refused_in_one_line(asked, words, file: Path):
+def test_what_is_requested_wrongly_is_refused_in_one_line(asked, words, project, file, monkeypatch):
     with pytest.raises(DeclarationError, match=words) as refused:
         dataset_definitions(file, **asked)
     assert "\n" not in str(refused.value)
     with pytest.raises(DeclarationError, match="needs at least one data set"):
         dataset_definitions(home="/tmp")
-
-
-def test_home_beside_one_that_variable_names_is_refused(project: Project, file: Path, monkeypatch):
     monkeypatch.setenv(HOME_VARIABLE, str(project.home.root))
     assert pipeline_resource() is pipeline_resource(home=project.home.root)
     with pytest.raises(DeclarationError, match=f"which {HOME_VARIABLE} names"):

@@ -80,7 +80,7 @@ def test_folders_that_were_opened_are_closed(tmp_path: Path):
     assert opened(*folders) == set()
 
 
-def test_a_folder_that_others_named_for_dagster_is_left_as_it_is(tmp_path: Path, monkeypatch):
+def test_folder_named_for_dagster_stays_as_it_is_and_new_is_closed(tmp_path: Path, monkeypatch):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o750)
@@ -88,9 +88,6 @@ def test_a_folder_that_others_named_for_dagster_is_left_as_it_is(tmp_path: Path,
     make_dagster_home(Home(tmp_path / "data"))
     assert stat.S_IMODE(theirs.stat().st_mode) == 0o750
     assert opened(*(path for path in theirs.iterdir() if path.is_dir())) == set()
-
-
-def test_a_new_folder_for_dagster_is_closed_with_those_above_it(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "a" / "b"))
     with dagster_instance(Home(tmp_path / "data")):
         pass

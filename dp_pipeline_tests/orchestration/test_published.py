@@ -125,8 +125,8 @@ def test_ledger_and_budget_hold_what_is_claimed_and_why(ran: Ran):
     ]
 
 
-def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
-    *_, outcomes = ran
+def test_bundle_and_pictures_say_what_it_is_and_none_leaves(ran: Ran):
+    project, spec, outcomes = ran
     # Quality is bought only beside an ε.
     assert bool(outcomes["idp_kmeans"].bundle.quality and outcomes["eug_kmeans"].bundle.quality)
     for name, reason in REASONS.items():
@@ -142,6 +142,14 @@ def test_the_bundle_says_what_it_is_and_can_never_be_exported(ran: Ran):
     with pytest.raises(BoundaryViolation, match=r"costs ε = 2/15, not the nominal 0\.1: the init"):
         composed.require_exportable()
     outcomes["eug_kmeans"].bundle.require_exportable()
+    labels = {f"{name} (published)" for name in MODELS} | {"eug_kmeans"}
+    assert {outcome.bundle.model for outcome in outcomes.values()} == labels
+    assert {row.model for outcome in outcomes.values() for row in outcome.quality} == labels
+    (metadata,) = materializations(project, spec)[dg.AssetKey(["plants", "comparison"])][None]
+    for name in labels:
+        assert f"| {name} |" in metadata["summary"].value
+    page = report_path(project.request(spec)).read_text(encoding="utf-8")
+    assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == labels
 
 
 def test_metadata_and_checks_tell_kind_and_what_it_composes_to(ran: Ran):
@@ -185,18 +193,6 @@ def test_the_terminal_table_and_the_plan_mark_what_is_not_plain(ran: Ran):
         state = cells[release.model][2].replace("charged", "new")
         assert (release.state, release.cost * 10**9) == (state, NANO[release.model])
     assert planned.total_cost == project.spent(spec) == Fraction(sum(NANO.values()), 10**9)
-
-
-def test_tables_and_pictures_name_a_published_model_as_such(ran: Ran):
-    project, spec, outcomes = ran
-    labels = {f"{name} (published)" for name in MODELS} | {"eug_kmeans"}
-    assert {outcome.bundle.model for outcome in outcomes.values()} == labels
-    assert {row.model for outcome in outcomes.values() for row in outcome.quality} == labels
-    (metadata,) = materializations(project, spec)[dg.AssetKey(["plants", "comparison"])][None]
-    for name in labels:
-        assert f"| {name} |" in metadata["summary"].value
-    page = report_path(project.request(spec)).read_text(encoding="utf-8")
-    assert set(re.findall(r'role="rowheader">(\w+_kmeans[^<]*)</th>', page)) == labels
 
 
 def test_an_asset_and_a_check_say_what_a_method_costs(project: Project):

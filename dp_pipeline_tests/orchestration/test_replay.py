@@ -210,13 +210,7 @@ def test_retired_release_is_replayed_alone(released_rides: Project, released_spe
         with pytest.raises(NotPrepared, match=r"the rows of the snapshot were removed on .*"):
             released_rides.publish(released_spec, **question)  # type: ignore[arg-type]
     assert released_rides.spent(released_spec) == spent
-
-
-def test_new_snapshot_is_released_and_old_refused(
-    released_rides: Project, released_spec: DatasetSpec
-):
     old = released_rides.snapshot(released_spec).id
-    assert released_rides.cli_here("data", "retire", "rides", "--yes").code == 0
     refused = released_rides.cli_here("run", "rides", "--snapshot", old, "--epsilon", "0.1")
     assert_refused(refused, 1, "the rows of the snapshot were removed on")
     released_rides.command("run", "rides", "--snapshot", "again", "--epsilon", "0.1")

@@ -140,9 +140,6 @@ def test_table_is_cut_or_transposed_and_no_number_is_text():
     }
     lines = [record.data for record in record_table(table).records]
     assert lines == [{"day": "2026-01-05", "job": "a"}, {"day": "", "job": ""}]
-
-
-def test_number_of_a_sample_has_its_error_as_text():
     row = QualityRow("one_shot", Fraction(1), "avd_2", 0.0123, None, "share", error=0.004)
     metadata = quality_metadata([row, replace(row, metric="dcr", error=None)])
     assert metadata["one_shot/avd_2"].value == 0.0123
@@ -200,15 +197,13 @@ def test_table_names_the_noise_and_cost_of_each_step(ran: Ran):
     assert [(line["step"], line["charges"], line["ε"]) for line in steps] == expected
 
 
-def test_comparison_shows_each_kind_of_release_once(ran: Ran):
+def test_comparison_shows_each_kind_of_release_once(ran: Ran, monkeypatch):
     _, *pictures, _ = metadata_of(*ran, "comparison")
     assert pictures == [
         *("utility over ε", "AVD over ε", "AUC over ε", "Centres of eug_kmeans at ε=1"),
         *("Marginals of 2 models at ε=1", "Cliques of priview at ε=1"),
     ]
-
-
-def test_table_without_cliques_is_still_shown(ran: Ran, monkeypatch):
+    # A table without cliques is still shown.
     project, spec = ran
     original = report.pointed_bundle
 
