@@ -13,6 +13,21 @@ from dp_pipeline_tests.orchestration.kinds import KINDS, Case
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import start_server
 
+QUICK = (
+    *("asset_pages", "existing_project", "golden_keys", "histories_of_a_home", "other_code"),
+    *("rehearsal", "sensors", "storage", "system_failures"),
+)
+"""Files that run no chain, but in the tests that say so themselves."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of all other files as chains, before marks decide what is run."""
+    for item in items:
+        is_here = item.path.parent == Path(__file__).parent
+        if is_here and item.path.stem.removeprefix("test_") not in QUICK:
+            item.add_marker(pytest.mark.chain)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def warm_server() -> None:

@@ -119,29 +119,15 @@ FAMILIES: Declaration = {
 }
 """A release of units, of which some have no part."""
 
-ROWS: Mapping[str, tuple[str, ...]] = {
-    "families": ("family,place", "1,hill", "2,river", "3,river"),
-    "plants": ("height,width,colour", "1,1,red", "2,1,red", "1,2,green", "7,3,green", "6,3,red"),
-    "rides": (
-        "rider,x,y",
-        "ann,1,1",
-        "ann,2,1",
-        "ann,7,3",
-        "bob,1,2",
-        "cid,6,3",
-        "dot,7,3",
-        "dot,6.5,3.5",
-        "eve,4,2",
-    ),
-    "homes": (
-        "rooms,rent,tenure",
-        "1,300,renter",
-        "2,400,renter",
-        "2,350,owner",
-        "5,900,owner",
-        "6,800,owner",
-        "4,100,squatter",
-    ),
+ROWS: Mapping[str, list[str]] = {
+    name: text.split()
+    for name, text in {
+        "families": "family,place 1,hill 2,river 3,river",
+        "plants": "height,width,colour 1,1,red 2,1,red 1,2,green 7,3,green 6,3,red",
+        "rides": "rider,x,y ann,1,1 ann,2,1 ann,7,3 bob,1,2 cid,6,3 dot,7,3 dot,6.5,3.5 eve,4,2",
+        "homes": "rooms,rent,tenure 1,300,renter 2,400,renter 2,350,owner 5,900,owner 6,800,owner"
+        " 4,100,squatter",
+    }.items()
 }
 
 

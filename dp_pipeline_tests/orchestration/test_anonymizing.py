@@ -46,8 +46,6 @@ from dp_pipeline_tests.orchestration.patients import (
 )
 from dp_pipeline_tests.orchestration.projects import Project
 
-pytestmark = pytest.mark.chain
-
 
 @pytest.fixture
 def spec(project: Project) -> DatasetSpec:

@@ -30,8 +30,6 @@ from dp_pipeline_tests.orchestration.patients import (
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.warm import Result, assert_refused
 
-pytestmark = pytest.mark.chain
-
 SECRET = "1902107770713359"
 KJIG = "k_anonymous/kjig"
 EVALUATION = "k_anonymous/evaluation"

@@ -30,8 +30,6 @@ from dp_pipeline_tests.orchestration.projects import PUBLIC, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
 from dp_pipeline_tests.raw.file_server import file_server
 
-pytestmark = pytest.mark.chain
-
 
 def test_more_than_is_left_is_refused_with_exit_code_3(project: Project):
     spec = project.declare("rides", RIDES, ceiling={"total": "0.7"})
@@ -44,26 +42,20 @@ def test_more_than_is_left_is_refused_with_exit_code_3(project: Project):
     assert project.spent(spec) == Fraction("0.15")
 
 
-@pytest.fixture
-def nearly_spent(rides: Project, spec: DatasetSpec) -> Project:
-    """RIDES with 0.25 left of 3."""
-    for _ in range(5):
-        rides.publish(spec, new_draw=True)
-    return rides
-
-
-def test_exactly_what_is_left_is_granted(nearly_spent: Project, spec: DatasetSpec):
+def test_exactly_what_is_left_is_granted(rides: Project, spec: DatasetSpec):
+    rides.spend("2.75")
     # 0.1 + 0.05 into the 0.25 that is left; floats would have it left at 0.2499999999999996.
-    assert nearly_spent.publish(spec, epsilon="0.1").nano == 150_000_000
-    last = nearly_spent.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
-    assert nearly_spent.publish(last, epsilon="0.1").nano == 100_000_000
-    assert nearly_spent.ledger.balance("riders").remaining == 0
+    assert rides.publish(spec, epsilon="0.1").nano == 150_000_000
+    last = rides.declare("rides", RIDES, evaluation=None, publish=None, partitions=["0.1"])
+    assert rides.publish(last, epsilon="0.1").nano == 100_000_000
+    assert rides.ledger.balance("riders").remaining == 0
 
 
-def test_dagster_shows_a_refusal_as_one_line_and_a_table(nearly_spent: Project, spec: DatasetSpec):
-    before = nearly_spent.files("released")
+def test_dagster_shows_a_refusal_as_one_line_and_a_table(rides: Project, spec: DatasetSpec):
+    rides.spend("2.75")
+    before = rides.files("released")
     new_draw = {"new_draw": True}
-    refused = nearly_spent.launch(spec, "dpqt_kmeans", partition="0.5", config=new_draw)
+    refused = rides.launch(spec, "dpqt_kmeans", partition="0.5", config=new_draw)
     line = "rides/dpqt_kmeans at ε=0.5 refused by riders: requested ε=0.55, spent 2.75, left 0.25, "
     assert refusal(refused).startswith(line + "ceiling 3; ")
     (failed,) = failures(refused)
@@ -71,13 +63,13 @@ def test_dagster_shows_a_refusal_as_one_line_and_a_table(nearly_spent: Project, 
     assert metadata["exit_code"].value == 3
     rows = {row.data["ε"]: row.data["amount"] for row in metadata["budget"].records}
     assert rows == {"requested": "0.55", "spent": "2.75", "left": "0.25", "ceiling": "3"}
-    assert nearly_spent.files("released") == before, "a transcript was begun"
-    assert nearly_spent.spent(spec) == Fraction("2.75")
-    assert nearly_spent.launch(spec, "budget").success
-    results = {r.check_name: (r.passed, r.severity) for r in check_results(nearly_spent, spec)}
+    assert rides.files("released") == before, "a transcript was begun"
+    assert rides.spent(spec) == Fraction("2.75")
+    assert rides.launch(spec, "budget").success
+    results = {r.check_name: (r.passed, r.severity) for r in check_results(rides, spec)}
     assert results[WITHIN] == (True, dg.AssetCheckSeverity.ERROR)
     assert results[NOT_NEAR] == (False, dg.AssetCheckSeverity.WARN)
-    metadata = metadata_of(nearly_spent, spec, "budget")
+    metadata = metadata_of(rides, spec, "budget")
     assert "base64" in metadata["privacy/spending over time"].value
 
 

@@ -23,8 +23,6 @@ from dp_pipeline_tests.orchestration.projects import RIDES, Project
 from dp_pipeline_tests.orchestration.warm import command, ended, start
 from dp_pipeline_tests.stack.accounts import require_nothing_uncounted, require_paid_once
 
-pytestmark = pytest.mark.chain
-
 
 def test_release_is_charged_once_and_replayed_without_rows(case: Case):
     before = case.spent

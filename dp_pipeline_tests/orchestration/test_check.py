@@ -24,8 +24,6 @@ from dp_pipeline.releases.release import code_version
 from dp_pipeline_tests.orchestration.patients import anonymized, ready
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
-pytestmark = pytest.mark.chain
-
 SECRET = "1902107770713359"
 
 

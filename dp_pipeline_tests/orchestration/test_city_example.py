@@ -14,8 +14,6 @@ import pytest
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.warm import OURS
 
-pytestmark = pytest.mark.chain
-
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples/city"
 

@@ -21,8 +21,6 @@ from dp_pipeline.orchestration.instance import dagster_instance, make_dagster_ho
 from dp_pipeline.releases.home import Home
 from dp_pipeline_tests.orchestration.warm import ended, start
 
-pytestmark = pytest.mark.chain
-
 STORED = {"postgres": {"postgres_url": {"env": "DP_PIPELINE_DAGSTER"}}}
 URL = "postgresql://ana:secret@127.0.0.1:1/history"
 

@@ -26,8 +26,6 @@ from dp_pipeline_tests.orchestration.projects import (
 )
 from dp_pipeline_tests.orchestration.streams import ticked
 
-pytestmark = pytest.mark.chain
-
 
 @pytest.fixture(scope="module")
 def specs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DatasetSpec, ...]]:

@@ -34,8 +34,6 @@ from dp_pipeline.results.clusters import Clusters
 from dp_pipeline_tests.orchestration.events import check_results, materializations
 from dp_pipeline_tests.orchestration.projects import PUBLIC, RIDES, Project
 
-pytestmark = pytest.mark.chain
-
 BILLIONTH = Fraction(1, 10**9)
 RHO = Currency(BILLIONTH)
 LIMIT = rho_of(Fraction(5), BILLIONTH)

@@ -33,8 +33,6 @@ from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.orchestration.shops import SECRET, SHOPS, shops
 
-pytestmark = pytest.mark.chain
-
 DELTA = Fraction(1, 10**6)
 COST = Fraction(2)
 

@@ -28,8 +28,6 @@ from dp_pipeline_tests.ledger.population import raw
 from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Project
 
-pytestmark = pytest.mark.chain
-
 COST = Fraction("0.55")
 DEEP = {"dpqt_kmeans": {"k": "3", "nominal_rows": "1000"}}
 ANSWERS = 7

@@ -24,8 +24,6 @@ from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline_tests.orchestration.events import entries, materializations, refusal
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, PUBLIC, RIDES, Project
 
-pytestmark = pytest.mark.chain
-
 RAW_STAGES = ("ingested", "validated", "normalized", "discretized")
 RAW_KEYS = {"snapshot", "source", "stage"}
 NOISY_COUNT = "dagster/row_count"

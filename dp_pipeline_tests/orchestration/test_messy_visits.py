@@ -14,8 +14,6 @@ import dp_pipeline as dp
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline_tests.orchestration.projects import Project
 
-pytestmark = pytest.mark.chain
-
 ROWS = 20_000
 SOURCES = {
     "csv": (

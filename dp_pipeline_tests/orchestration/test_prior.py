@@ -12,8 +12,6 @@ from dp_pipeline.releases.release_text import write_card
 from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline_tests.orchestration.projects import HOMES, ROWS, Project
 
-pytestmark = pytest.mark.chain
-
 OTHERS: dict[str, Any] = {
     **{name: HOMES[name] for name in ("attributes", "protection")},
     "description": "Homes of another town: public.",

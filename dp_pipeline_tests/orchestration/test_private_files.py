@@ -15,8 +15,6 @@ from dp_pipeline_tests.orchestration.projects import HOMES, Project
 from dp_pipeline_tests.orchestration.warm import ended, start
 from dp_pipeline_tests.reporting.samples import spec as squares
 
-pytestmark = pytest.mark.chain
-
 OTHERS = 0o077
 
 

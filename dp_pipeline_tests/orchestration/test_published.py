@@ -22,8 +22,6 @@ from dp_pipeline_tests.orchestration.events import check_results, materializatio
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
-pytestmark = pytest.mark.chain
-
 MODELS: Mapping[str, Mapping[str, str]] = {
     "dp_kmeans": {"k": "2", "rounds": "2", "variant": "published"},
     "dpqt_kmeans": {"k": "2", "nominal_rows": "40", "variant": "published"},

@@ -18,8 +18,6 @@ from dp_pipeline_tests.orchestration.faults import stopped
 from dp_pipeline_tests.orchestration.projects import HOMES, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
-pytestmark = pytest.mark.chain
-
 MODELS = {"independent": {}, "one_shot": {}, "eug_kmeans": {"k": "3"}}
 PARTITIONS = ["0.2", "0.5", "1"]
 LEVELS = {"models": MODELS, "partitions": PARTITIONS, "ceiling": {"total": "20"}}

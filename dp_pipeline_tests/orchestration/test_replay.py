@@ -20,8 +20,6 @@ from dp_pipeline_tests.orchestration.events import charged, materializations
 from dp_pipeline_tests.orchestration.projects import HOMES, RIDES, Declaration, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
-pytestmark = pytest.mark.chain
-
 COST = Fraction("0.55")
 
 

@@ -35,8 +35,6 @@ from dp_pipeline_tests.orchestration.streams import (
     week_options,
 )
 
-pytestmark = pytest.mark.chain
-
 TICK = datetime(2026, 11, 16, 6, tzinfo=UTC)
 WEEK = "2026-W47"
 REFRESHED = {"refresh": "weekly"}

@@ -30,10 +30,7 @@ class Sensor:
         self.cursor: str | None = None
 
     def tick(self, *, forget: bool = False) -> dg.RunRequest | str:
-        """The run that it asks for, or why there is none.
-
-        forget   as after a crash between the run and the cursor
-        """
+        """Return the run that it requests, or why there is none; ``forget`` its cursor or not."""
         definitions = definitions_of(self._spec, self._project.home)
         sensor = definitions.resolve_sensor_def(f"{self._spec.name}_new_rows")
         with dg.build_sensor_context(

@@ -42,8 +42,6 @@ from dp_pipeline_tests.orchestration.streams import (
     week_options,
 )
 
-pytestmark = pytest.mark.chain
-
 MODELS: Mapping[str, Mapping[str, str]] = {
     "priview": {"synthetic_rows": "20"},
     "independent": {},

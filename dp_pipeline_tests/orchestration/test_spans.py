@@ -40,8 +40,6 @@ from dp_pipeline_tests.orchestration.streams import (
 )
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
-pytestmark = pytest.mark.chain
-
 TREE, TABLE = Fraction("0.55"), Fraction("0.15")
 """What each of its windows pays for a release, with its evaluation."""
 PAIRS = [{**TREES, "span": "2"}, TABLES]

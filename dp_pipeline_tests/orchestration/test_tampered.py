@@ -44,8 +44,6 @@ from dp_pipeline_tests.orchestration.faults import EDITS, edit_document, reseal
 from dp_pipeline_tests.orchestration.kinds import KINDS, Case
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
-pytestmark = pytest.mark.chain
-
 ANOTHER = "not as it was stored"
 COST = Fraction("0.55")
 TWO = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}

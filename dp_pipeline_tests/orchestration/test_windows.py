@@ -46,8 +46,6 @@ from dp_pipeline_tests.orchestration.streams import (
 )
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
-pytestmark = pytest.mark.chain
-
 ATTRIBUTES: dict[str, Any] = STREAM["attributes"]
 WIDER = {**ATTRIBUTES, "x": {"bounds": ["0", "9"], "bins": "4"}}
 SMOOTH = {"plan_from": "previous", "smooth": "true"}
