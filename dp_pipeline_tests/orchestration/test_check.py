@@ -4,7 +4,6 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -75,15 +74,12 @@ def test_a_home_in_order_is_well_and_nothing_in_it_changes(rides: Project, monke
     assert about(rides, "ledger")[0].text.startswith("format 77; ")
 
 
-def test_an_empty_home_is_well_and_nothing_is_made_in_it(tmp_path: Path, monkeypatch):
-    home = tmp_path / "empty" / "data"
-    home.parent.mkdir()
-    monkeypatch.setenv("DP_PIPELINE_HOME", str(home))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "empty" / "dagster"))
+def test_an_empty_home_is_well_and_nothing_is_made_in_it(project: Project, monkeypatch):
+    enter(project, monkeypatch)
     monkeypatch.delenv("DP_PIPELINE_DATASETS")
-    result = check()
+    before, result = project.paths(), check()
     assert result.exit_code == 0, result.output
-    assert not list(home.parent.iterdir())
+    assert project.paths() == before
 
 
 def test_no_value_of_a_row_and_no_exact_number_is_shown(rides: Project, spec: DatasetSpec):
