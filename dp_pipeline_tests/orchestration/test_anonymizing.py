@@ -32,18 +32,10 @@ from dp_pipeline.releases.publish import publish
 from dp_pipeline.releases.release import OTHER_NON_DP, other_non_dp_releases
 from dp_pipeline.releases.report import compare
 from dp_pipeline.results.bundle import Bundle, table_digest
+from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import materializations
 from dp_pipeline_tests.orchestration.faults import stopped
-from dp_pipeline_tests.orchestration.patients import (
-    LONELY,
-    PATIENTS,
-    ROWS,
-    WARD,
-    anonymized,
-    declare,
-    ready,
-    release_of,
-)
+from dp_pipeline_tests.orchestration.patients import ROWS, WARD, anonymized, declare, ready
 from dp_pipeline_tests.orchestration.projects import Project
 
 
@@ -91,21 +83,22 @@ def test_rows_and_columns_lie_in_an_order_of_their_own(project: Project, spec: D
 
 
 def test_every_declared_setting_makes_another_release(project: Project, spec: DatasetSpec):
-    known = {**PATIENTS["k_anonymity"], "methods": {"kjig": {}, "rfka": {"trees": "10"}}}
+    known = {**patients.PATIENTS["k_anonymity"], "methods": {"kjig": {}, "rfka": {"trees": "10"}}}
     trees = {"methods": {"kjig": {}, "rfka": {"trees": "11"}}}
     settings: list[dict[str, Any]] = [{}, {"seed": "7"}, {"suppress": "0.1"}, {"diversity": "1"}]
     snapshot, keys = project.snapshot(spec), []
     for changes in (*settings, {"attributes": "age"}, trees):
         other = declare(project, k_anonymity={**known, **changes})
         for k in (2, 5):
-            keys.append(release_of(project, other, method="rfka", k=k).key(snapshot).digest)
+            release = patients.release_of(project, other, method="rfka", k=k)
+            keys.append(release.key(snapshot).digest)
     # Without a declared diversity rfka has 1 already.
     assert len(set(keys)) == len(keys) - 2
     assert keys[:2] == keys[6:8]
     public = declare(project, WARD)
     assert spec.digest == public.digest
-    keys = [release_of(project, dataset).key(snapshot).digest for dataset in (spec, public)]
-    assert keys[0] != keys[1]
+    first, other = (patients.release_of(project, dataset) for dataset in (spec, public))
+    assert first.key(snapshot).digest != other.key(snapshot).digest
 
 
 def test_release_without_permission_is_not_made(project: Project, spec: DatasetSpec, monkeypatch):
@@ -155,7 +148,7 @@ def test_broken_promise_releases_nothing_and_stays_recorded(rows, words, project
 
 
 def test_method_that_breaks_its_promise_is_seen(project: Project, spec: DatasetSpec, monkeypatch):
-    release = release_of(project, spec)
+    release = patients.release_of(project, spec)
     careless, recode = guarantee_for(release.declared, "kjig", k=0), release.method.recode
 
     def break_promise(_: object, rows: CodedRows, __: object, *, seed: int) -> Recoding:
@@ -204,7 +197,7 @@ def test_k_that_promises_nothing_releases_any_public_rows(rows: Sequence[str], p
     ],
 )
 def test_rows_alike_are_a_class_and_missing_values_are_a_level(rows, classes, k, project: Project):
-    declared = PATIENTS["attributes"]
+    declared = patients.PATIENTS["attributes"]
     nullable = {name: {**declared[name], "nullable": "true"} for name in ("age", "sex")}
     spec = ready(project, rows=rows, attributes=declared | nullable)
     bundle = anonymized(project, spec, k=5).bundle
@@ -216,10 +209,10 @@ def test_rows_alike_are_a_class_and_missing_values_are_a_level(rows, classes, k,
     assert keeps_guarantee(bundle)
 
 
-@pytest.mark.parametrize("base", [WARD, PATIENTS], ids=["public", "sensitive"])
+@pytest.mark.parametrize("base", [WARD, patients.PATIENTS], ids=["public", "sensitive"])
 def test_suppressed_rows_are_counted_of_public_rows_alone(base: dict[str, Any], project: Project):
-    some = {**PATIENTS["k_anonymity"], "suppress": "0.05"}
-    spec = ready(project, base, rows=[*LONELY, "50,m,yes"], k_anonymity=some)
+    some = {**patients.PATIENTS["k_anonymity"], "suppress": "0.05"}
+    spec = ready(project, base, rows=[*patients.LONELY, "50,m,yes"], k_anonymity=some)
     published = anonymized(project, spec, method="mutual_information", k=5)
     suppressed = published.bundle.tables["suppressed"]
     by_label = {"label": ["no", "yes"], "rows": [0, 1], "share": [0, 1 / 16]}
@@ -241,7 +234,7 @@ def test_auc_of_zero_at_one_label_is_a_number(project: Project, monkeypatch):
 
 @pytest.mark.parametrize("method", ["kjig", "mondrian"])
 def test_containment_is_measured_of_bits_and_never_of_boxes(method: str, project: Project):
-    attributes = {**PATIENTS["attributes"], "age": {"bounds": ["0", "80"], "bins": "2"}}
+    attributes = {**patients.PATIENTS["attributes"], "age": {"bounds": ["0", "80"], "bins": "2"}}
     methods = {"kjig": {"shape": "columns"}, "mondrian": {}}
     settings = {"methods": methods, "partitions": ["2"], "diversity": "1"}
     spec = ready(project, WARD, rows=ROWS * 2, attributes=attributes, k_anonymity=settings)
@@ -289,7 +282,7 @@ def test_every_later_release_of_the_persons_names_it(project: Project, spec: Dat
     stored = before.bundle.to_json()
     first = anonymized(project, spec)
     after = project.publish(spec, model="independent", epsilon="1").bundle
-    other = project.declare("visits", PATIENTS, k_anonymity=None, allow_not_dp=None)
+    other = project.declare("visits", patients.PATIENTS, k_anonymity=None, allow_not_dp=None)
     project.prepare(other)
     of_other = project.publish(other, model="independent", epsilon="1").bundle
     second = anonymized(project, spec, k=5)

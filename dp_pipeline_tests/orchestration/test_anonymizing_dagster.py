@@ -17,16 +17,9 @@ from dp_pipeline.orchestration.checks import KEEPS_K, k_anonymity_check
 from dp_pipeline.releases.evaluate import evaluate
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.results.bundle import Bundle
+from dp_pipeline_tests.orchestration import patients
 from dp_pipeline_tests.orchestration.events import check_results, entries, metadata_of
-from dp_pipeline_tests.orchestration.patients import (
-    LONELY,
-    PATIENTS,
-    ROWS,
-    WARD,
-    anonymized,
-    declare,
-    ready,
-)
+from dp_pipeline_tests.orchestration.patients import ROWS, WARD, anonymized, declare, ready
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 from dp_pipeline_tests.orchestration.warm import Result, assert_refused
 
@@ -138,12 +131,12 @@ def test_of_public_rows_auc_and_run_time_are_shown_over_k(project: Project, ward
     assert "NOT DIFFERENTIALLY PRIVATE" in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("base", [PATIENTS, WARD], ids=["sensitive", "public"])
+@pytest.mark.parametrize("base", [patients.PATIENTS, WARD], ids=["sensitive", "public"])
 def test_label_of_sensitive_row_that_was_left_out_is_nowhere(base, project: Project):
     lonely = "mutual_information"
-    attributes = {**PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}}
+    attributes = {**patients.PATIENTS["attributes"], "ill": {"levels": ["no", "yes", "zebra"]}}
     settings = {"methods": {lonely: {}}, "partitions": ["5"], "suppress": "0.05"}
-    rows = [*LONELY, "50,m,zebra"]
+    rows = [*patients.LONELY, "50,m,zebra"]
     spec = ready(project, base, rows=rows, attributes=attributes, k_anonymity=settings)
     assert project.launch(spec, f"k_anonymous/{lonely}", EVALUATION, partition="5").success
     assert project.launch(spec, "k_anonymous/comparison").success

@@ -15,15 +15,8 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.orchestration.common import Pipeline
 from dp_pipeline.orchestration.dataset import pipeline_definitions
 from dp_pipeline.releases.home import Home
-from dp_pipeline_tests.orchestration import patients
-from dp_pipeline_tests.orchestration.projects import (
-    FAMILIES,
-    HOMES,
-    PLANTS,
-    RIDES,
-    Project,
-    definitions_of,
-)
+from dp_pipeline_tests.orchestration import patients, projects
+from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, RIDES, Project, definitions_of
 from dp_pipeline_tests.orchestration.streams import ticked
 
 
@@ -101,7 +94,7 @@ def test_chain_goes_from_rows_to_releases_to_reports(name: str, specs, project: 
 
 
 def test_the_lineage_of_units_shows_both_sources(tmp_path: Path) -> None:
-    spec = Project(tmp_path).declare("families", FAMILIES)
+    spec = Project(tmp_path).declare("families", projects.FAMILIES)
     graph = defined(spec).resolve_asset_graph()
     ingested = graph.get(dg.AssetKey(["families", "ingested"]))
     assert {key.path[-1] for key in ingested.parent_keys} == {"units", "persons"}

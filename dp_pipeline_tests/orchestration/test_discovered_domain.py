@@ -15,13 +15,7 @@ from dp_pipeline.gate import discovery
 from dp_pipeline.raw.first_rows import parse_first_rows
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases import domain_release
-from dp_pipeline.releases.domain_release import (
-    NAME,
-    DomainRelease,
-    discovered_lines,
-    publish_domain,
-    with_discovered,
-)
+from dp_pipeline.releases.domain_release import DomainRelease, publish_domain, with_discovered
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.publish import publish
@@ -114,7 +108,8 @@ def test_a_file_may_declare_delta_for_several_discoveries(project: Project):
 
 def test_plan_prices_domain_before_and_after_it_is_discovered(project: Project, spec: DatasetSpec):
     before = plan_run(project.request(spec))
-    assert [release.model for release in before.releases] == [NAME, "independent", "independent"]
+    models = [release.model for release in before.releases]
+    assert models == [domain_release.NAME, "independent", "independent"]
     assert before.total_cost == spec.cost_of_everything
     publish_domain(DomainRelease(spec, project.home, "opendp"))
     after = plan_run(project.request(spec))
@@ -154,15 +149,15 @@ def test_weak_discovery_is_replayed_with_its_line(project: Project, spec: Datase
 
     monkeypatch.setattr(discovery, "discover", too_little)
     first, again = (publish_domain(DomainRelease(spec, project.home, "opendp")) for _ in range(2))
-    assert discovered_lines(first) == discovered_lines(again)
-    assert discovered_lines(first)[0] == ("zone", f"0 levels: ; {weak}")
+    assert domain_release.discovered_lines(first) == domain_release.discovered_lines(again)
+    assert domain_release.discovered_lines(first)[0] == ("zone", f"0 levels: ; {weak}")
     assert with_discovered(spec, project.home).domain["zone"].labels()[0] == "other"
     assert project.ledger.balance("members").spent == COST
     assert project.ledger.unfinished() == ()
 
 
 def test_run_of_asset_is_checked_and_shows_nothing_of_rows(project: Project, spec: DatasetSpec):
-    result = project.launch(spec, NAME)
+    result = project.launch(spec, domain_release.NAME)
     assert result.success
     checks = result.get_asset_check_evaluations()
     passed_checks = {check.check_name for check in checks if check.passed}
@@ -214,7 +209,7 @@ def test_discovery_that_leaves_a_rest_is_refused(project: Project, spec: Dataset
 
 def test_pointer_to_domain_of_another_snapshot_is_no_domain(project: Project, spec: DatasetSpec):
     publish_domain(DomainRelease(spec, project.home, "opendp"))
-    (pointer,) = (project.home.released / "shops" / NAME).glob("snapshot-*.json")
+    (pointer,) = (project.home.released / "shops" / domain_release.NAME).glob("snapshot-*.json")
     other = Snapshot(project.home.raw / "shops" / "2031-01-01", b"key")
     copied = pointer.with_name(f"snapshot-{other.id}.json")
     copied.write_bytes(pointer.read_bytes())

@@ -22,12 +22,7 @@ from dp_pipeline.raw import ingest as ingest_module
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.retirement import retire
 from dp_pipeline.releases import account
-from dp_pipeline.releases.account import (
-    find_traces,
-    open_population,
-    require_snapshot,
-    source_claimer,
-)
+from dp_pipeline.releases.account import open_population, require_snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.published_copy import publish_copies
 from dp_pipeline_tests.orchestration.faults import Crash, crash
@@ -215,7 +210,7 @@ def test_rows_name_their_population_before_they_are_stored(project: Project, mon
 
 def test_releases_that_cannot_be_listed_are_not_taken_for_none(tmp_path: Path, monkeypatch):
     home = Home(tmp_path)
-    assert list(find_traces(home)) == []
+    assert list(account.find_traces(home)) == []
     closed = home.released / "rides"
     (closed / "grid" / "key").mkdir(parents=True)
     real = os.scandir
@@ -227,7 +222,7 @@ def test_releases_that_cannot_be_listed_are_not_taken_for_none(tmp_path: Path, m
 
     monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(PipelineError, match="rides cannot be used: Permission denied"):
-        list(find_traces(home))
+        list(account.find_traces(home))
 
 
 WEEK = "2026-W01"
@@ -293,7 +288,7 @@ def direct(project: Project, linked: DatasetSpec, **changes: Any) -> DatasetSpec
 
 def read(project: Project, spec: DatasetSpec) -> None:
     ledger = open_population(spec, project.home)
-    key, claim = ledger.key(spec.population), source_claimer(spec, ledger)
+    key, claim = ledger.key(spec.population), account.source_claimer(spec, ledger)
     ingest(spec, project.home.raw, key=key, snapshot_id=None, today=TODAY, claim=claim)
 
 

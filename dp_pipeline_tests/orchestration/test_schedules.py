@@ -22,18 +22,10 @@ from dp_pipeline.orchestration.jobs import backfill_job_name, jobs_of
 from dp_pipeline.orchestration.renewal import SENSOR
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.outcome import published_windows, report_path
+from dp_pipeline_tests.orchestration import streams
 from dp_pipeline_tests.orchestration.patients import WARD, declare
 from dp_pipeline_tests.orchestration.projects import PLANTS, RIDES, Project, definitions_of
-from dp_pipeline_tests.orchestration.streams import (
-    HEAD,
-    MONDAY,
-    STREAM,
-    WEEKS,
-    run_weeks,
-    stream,
-    ticked,
-    week_options,
-)
+from dp_pipeline_tests.orchestration.streams import WEEKS, run_weeks, stream, ticked
 
 TICK = datetime(2026, 11, 16, 6, tzinfo=UTC)
 WEEK = "2026-W47"
@@ -142,7 +134,7 @@ def test_windows_missing_behind_the_first_published_are_due(published, closed, d
 
 
 def test_a_gap_of_long_ago_is_not_due_for_ever(project: Project):
-    ends = stream(project, windows={**STREAM["windows"], "last": "2027-W30"})
+    ends = stream(project, windows={**streams.STREAM["windows"], "last": "2027-W30"})
     mark_published(project, "2026-W01", "2026-W03")
     due = due_windows(ends, project.home, ends.time_windows.closing_time("2027-W30"))
     assert (due[0], due[-1], len(due)) == ("2026-W04", "2027-W10", MAX_WINDOWS_PER_TICK)
@@ -193,7 +185,7 @@ def test_tick_requests_windows_that_are_over_and_behind_newest(project: Project)
 
 
 def test_a_tick_requests_nothing_behind_the_last_window(project: Project):
-    spec = stream(project, windows={**STREAM["windows"], "last": "2026-W03"})
+    spec = stream(project, windows={**streams.STREAM["windows"], "last": "2026-W03"})
     moment = "2026-11-23T06:00"
     assert keys_of(ticked(project, spec, moment)) == ["2026-W03-1"]
     run_weeks(project, spec)
@@ -204,7 +196,7 @@ def test_a_tick_requests_nothing_behind_the_last_window(project: Project):
     partitions = graph.get(dg.AssetKey(["stream", "ingested"])).partitions_def
     assert list(partitions.get_partition_keys()) == ["2026-W01-1", "2026-W02-1", "2026-W03-1"]
     with pytest.raises(DeclarationError, match="the last, or an earlier one, got 2026-W04"):
-        week_options(project, spec, "2026-W04")
+        streams.week_options(project, spec, "2026-W04")
 
 
 @pytest.mark.parametrize("path", ["weeks/{window}.csv", "weeks/week={window}"])
@@ -240,12 +232,12 @@ def copy_pointers(project: Project, week: str, other: str) -> None:
 def test_tick_requests_no_more_of_file_that_has_come_to_its_end(project: Project):
     """By noisy counts alone: 4,000 rows of 2,000 persons, then none."""
     lines = [
-        f"r{n % 2000},{MONDAY[week]}T12:{n % 60:02d}:00Z,{n % 80 / 10},{n % 40 / 10},car"
+        f"r{n % 2000},{streams.MONDAY[week]}T12:{n % 60:02d}:00Z,{n % 80 / 10},{n % 40 / 10},car"
         for week in WEEKS[:2]
         for n in range(4000)
     ]
     project.datasets.mkdir(parents=True)
-    project.write_rows("stream.csv", [HEAD, *lines])
+    project.write_rows("stream.csv", [streams.HEAD, *lines])
     spec = stream(project)
     run_weeks(project, spec, *WEEKS[:2])
 

@@ -26,6 +26,7 @@ from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import LONGEST_QUESTION
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.results.measurement import variance
+from dp_pipeline_tests.orchestration import streams
 from dp_pipeline_tests.orchestration.events import (
     check_results,
     materializations,
@@ -33,14 +34,7 @@ from dp_pipeline_tests.orchestration.events import (
     records,
 )
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
-from dp_pipeline_tests.orchestration.streams import (
-    TREES,
-    WEEKS,
-    all_windows,
-    run_weeks,
-    stream,
-    week_options,
-)
+from dp_pipeline_tests.orchestration.streams import run_weeks, stream
 
 MODELS: Mapping[str, Mapping[str, str]] = {
     "priview": {"synthetic_rows": "20"},
@@ -287,10 +281,10 @@ def test_centres_of_newest_window_at_largest_epsilon_are_printed(
     project: Project, capsys: pytest.CaptureFixture[str]
 ):
     models = {"independent": {}, "eug_kmeans": {"k": "2"}, "htree_kmeans": {"k": "2"}}
-    clusterings = [{"model": "eug_kmeans", "epsilon": "0.1"}, TREES]
+    clusterings = [{"model": "eug_kmeans", "epsilon": "0.1"}, streams.TREES]
     spec = stream(project, models=models, publish=clusterings)
-    run_weeks(project, spec, *WEEKS[:2])
-    options = all_windows(week_options(project, spec, *WEEKS[:2]))
+    run_weeks(project, spec, *streams.WEEKS[:2])
+    options = streams.all_windows(streams.week_options(project, spec, *streams.WEEKS[:2]))
     print_result(RunResult.of(options, [spec.partition_keys] * 2))
     printed = capsys.readouterr().out
     assert "Centres of htree_kmeans at ε=0.5, 2026-W02" in printed

@@ -25,24 +25,15 @@ from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.orchestration import streams
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import Project
-from dp_pipeline_tests.orchestration.streams import (
-    STREAM,
-    TABLES,
-    TREES,
-    WEEKS,
-    all_windows,
-    run_weeks,
-    stream,
-    ticked,
-    week_options,
-)
+from dp_pipeline_tests.orchestration.streams import WEEKS, run_weeks, stream, week_options
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
 TREE, TABLE = Fraction("0.55"), Fraction("0.15")
 """What each of its windows pays for a release, with its evaluation."""
-PAIRS = [{**TREES, "span": "2"}, TABLES]
+PAIRS = [{**streams.TREES, "span": "2"}, streams.TABLES]
 SPANS: dict[str, Any] = {"ceiling": {"each_window": "2"}, "publish": PAIRS}
 TWO = "2026-W01..2026-W02"
 
@@ -144,7 +135,7 @@ def test_commands_know_releases_of_several_windows(ran: Any):
 
 def test_rows_of_a_window_prepared_otherwise_are_refused(project: Project, spec: DatasetSpec):
     run_weeks(project, spec, "2026-W02")
-    wider = {**STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}
+    wider = {**streams.STREAM["attributes"], "x": {"bounds": ["0", "9"], "bins": "4"}}
     changed = stream(project, **SPANS, attributes=wider)
     names = ("ingested", "validated", "normalized", "discretized")
     assert project.launch(changed, *names, partition="2026-W02-1").success
@@ -183,7 +174,7 @@ def test_a_window_without_room_refuses_all_releases_that_read_it(project: Projec
     for draw in both:
         plan_run(draw).require_budget()
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-W02 1\.4, left 0\.6, each_window 2"):
-        project.execute(all_windows(both))
+        project.execute(streams.all_windows(both))
     assert len(project.ledger.entries()) == rows
     words = ("--window", "2026-W03", "--model", "independent", "--span", "2")
     assert project.cli_here("run", "stream", *words).code == 0
@@ -251,7 +242,7 @@ def test_refined_release_of_two_windows_is_not_paid_anew(project: Project):
 
 def test_two_windows_cost_twice_where_all_rows_are_protected(project: Project):
     """A person who is in both changes what is counted by twice as much as the noise hides."""
-    protection = {**STREAM["protection"], "within": "ever"}
+    protection = {**streams.STREAM["protection"], "within": "ever"}
     spec = stream(project, **{**SPANS, "protection": protection, "ceiling": {"total": "1.6"}})
     run_weeks(project, spec, "2026-W02")
     assert project.spent(spec) == 2 * TREE + TABLE
@@ -270,7 +261,7 @@ def test_new_snapshot_of_one_window_makes_another_release(project: Project):
         "htree_kmeans": "new",
         "independent": "settled",
     }
-    second = tree(project.execute(all_windows([request])), "2026-W02")
+    second = tree(project.execute(streams.all_windows([request])), "2026-W02")
     assert second.bundle.facts["snapshot"] == "2026-W01.again+2026-W02"
     assert (second.state, first.bundle.key == second.bundle.key) == ("charged", False)
 
@@ -289,13 +280,13 @@ def test_release_of_two_windows_is_in_partition_of_its_last(project: Project, sp
 
 def test_a_tick_reads_the_windows_before_first(project: Project, spec: DatasetSpec):
     assert due_windows(spec, project.home, spec.time_windows.closing_time("2026-W01")) == ()
-    first, second = ticked(project, spec, "2026-01-14T06:00").run_requests
+    first, second = streams.ticked(project, spec, "2026-01-14T06:00").run_requests
     assert (first.partition_key, second.partition_key) == ("2026-W01-1", "2026-W02-1")
     read = {key.path[-1] for key in first.asset_selection}
     assert read == {"ingested", "validated", "normalized", "discretized"}
     assert second.asset_selection is None
     run_weeks(project, spec, "2026-W02")
-    (later,) = ticked(project, spec, "2026-01-21T06:00").run_requests
+    (later,) = streams.ticked(project, spec, "2026-01-21T06:00").run_requests
     assert (later.partition_key, later.asset_selection) == ("2026-W03-1", None)
 
 

@@ -20,20 +20,13 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.orchestration import checks
 from dp_pipeline.orchestration.checks import INTACT, REBUILT, fault_result
-from dp_pipeline.releases import epsilon_release
+from dp_pipeline.releases import epsilon_release, replay
 from dp_pipeline.releases import release as releasing
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.release import Release
-from dp_pipeline.releases.replay import (
-    MADE_AGAIN,
-    key_of,
-    pointed_bundle,
-    read_document,
-    require_intact,
-    require_reproducible,
-)
+from dp_pipeline.releases.replay import require_intact, require_reproducible
 from dp_pipeline.releases.report import compare, compare_k_anonymous
 from dp_pipeline.releases.run_options import RunOptions
 from dp_pipeline.releases.run_result import release_results
@@ -46,6 +39,7 @@ from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 ANOTHER = "not as it was stored"
 COST = Fraction("0.55")
+POINTER = "rides/dpqt_kmeans/partition-0.5.json"
 TWO = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
 OF_TABLES = ("a row of its table", "a cut table", "a lost table")
 RESEALED = "a fact, sealed anew"
@@ -94,12 +88,12 @@ def bundle_folder(project: Project) -> Path:
 
 def evaluations(project: Project, spec: DatasetSpec) -> dict[str, Any]:
     folder = project.home.internal / spec.name / "evaluation"
-    return {path.stem: read_document(path) for path in folder.glob("*.json")}
+    return {path.stem: replay.read_document(path) for path in folder.glob("*.json")}
 
 
 def follow_a_pointer(project: Project, spec: DatasetSpec) -> object:
-    pointer = read_document(project.home.released / "rides/dpqt_kmeans/partition-0.5.json")
-    return pointed_bundle(spec, project.home, pointer, model="dpqt_kmeans", epsilon="0.5")
+    pointer = replay.read_document(project.home.released / POINTER)
+    return replay.pointed_bundle(spec, project.home, pointer, model="dpqt_kmeans", epsilon="0.5")
 
 
 READERS: tuple[Callable[[Project, DatasetSpec], object], ...] = (
@@ -147,7 +141,7 @@ def test_k_anonymous_readers_refuse_an_edited_bundle(file: str, settled: Case):
 
 @pytest.mark.parametrize("name", ["model", "epsilon", "dataset"])
 def test_pointer_to_another_release_is_refused(name, released_rides: Project, spec: DatasetSpec):
-    pointer = read_document(released_rides.home.released / "rides/dpqt_kmeans/partition-0.5.json")
+    pointer = replay.read_document(released_rides.home.released / POINTER)
     expected = {"model": "dpqt_kmeans", "epsilon": "0.5", name: "another"}
     if name == "dataset":
         del expected["dataset"]
@@ -155,7 +149,7 @@ def test_pointer_to_another_release_is_refused(name, released_rides: Project, sp
     command = f"`dp-pipeline run {spec.name} --model {expected['model']} --epsilon "
     words = f"must name a release whose {name} is another, but it names .*: run {command}"
     with pytest.raises(Damaged, match=words):
-        pointed_bundle(spec, released_rides.home, pointer, **expected)
+        replay.pointed_bundle(spec, released_rides.home, pointer, **expected)
 
 
 def test_pointer_out_of_the_store_is_refused(released_rides: Project, spec: DatasetSpec):
@@ -163,7 +157,7 @@ def test_pointer_out_of_the_store_is_refused(released_rides: Project, spec: Data
     shutil.copytree(folder, outside := released_rides.folder / "outside")
     for named in ("../../outside", str(outside)):
         with pytest.raises(Damaged, match="must name the folder of a release in"):
-            pointed_bundle(spec, released_rides.home, {"folder": named})
+            replay.pointed_bundle(spec, released_rides.home, {"folder": named})
 
 
 Stored = tuple[Project, EpsilonRelease, PublishedBundle]
@@ -240,8 +234,8 @@ def test_rebuilt_bundle_by_newer_code_says_so(rides: Project, monkeypatch):
         patch.setattr(EpsilonRelease, "draw_bundle", newer)
         again = rides.publish(spec)
     assert again.bundle.to_json() != first.bundle.to_json()
-    assert MADE_AGAIN in again.bundle.facts
-    assert MADE_AGAIN not in first.bundle.facts
+    assert replay.MADE_AGAIN in again.bundle.facts
+    assert replay.MADE_AGAIN not in first.bundle.facts
     assert rides.publish(spec).bundle.to_json() == again.bundle.to_json()
     EDITS["a fact"](again.folder)
     with pytest.raises(Damaged, match=ANOTHER):
@@ -301,7 +295,7 @@ def test_changed_number_is_seen_and_not_told(stored: Stored):
 @pytest.mark.parametrize("change", ["other answers", "an answer less"])
 def test_changed_transcript_is_seen_by_both_checks(change: str, stored: Stored):
     _, release, published = stored
-    key = key_of(release, published.bundle)
+    key = replay.key_of(release, published.bundle)
     path = release.store.transcript_path(key)
     transcript, lines = Transcript(path), path.read_bytes().splitlines(keepends=True)
     if change == "an answer less":

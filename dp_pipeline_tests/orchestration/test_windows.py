@@ -30,23 +30,12 @@ from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.measurement import variance
+from dp_pipeline_tests.orchestration import streams
 from dp_pipeline_tests.orchestration.projects import Project, definitions_of
-from dp_pipeline_tests.orchestration.streams import (
-    EACH,
-    HEAD,
-    HTREE,
-    STREAM,
-    WEEKS,
-    all_windows,
-    one_off,
-    rides,
-    run_weeks,
-    stream,
-    week_options,
-)
+from dp_pipeline_tests.orchestration.streams import WEEKS, run_weeks, stream, week_options
 from dp_pipeline_tests.orchestration.warm import assert_refused
 
-ATTRIBUTES: dict[str, Any] = STREAM["attributes"]
+ATTRIBUTES: dict[str, Any] = streams.STREAM["attributes"]
 WIDER = {**ATTRIBUTES, "x": {"bounds": ["0", "9"], "bins": "4"}}
 SMOOTH = {"plan_from": "previous", "smooth": "true"}
 
@@ -78,14 +67,14 @@ def test_every_window_is_charged_once_as_its_scales_prove(ran: Any):
     for outcome in outcomes:
         spends = (spend.epsilon_of_scale for spend in outcome.bundle.spends)
         proved[outcome.release.spec.window] += sum(spends, Fraction(0))
-    assert proved == project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, EACH)
-    assert project.spent(spec) == 3 * EACH
+    assert proved == project.ledger.blocks(spec.population) == dict.fromkeys(WEEKS, streams.EACH)
+    assert project.spent(spec) == 3 * streams.EACH
     project.ledger.verify()
     again = run_weeks(project, spec)
     assert {(outcome.state, outcome.cost) for outcome in again} == {("replayed", 0)}
     for options in week_options(project, spec):
         planned = plan_run(options)
-        assert (planned.total_cost, planned.remaining) == (0, Fraction(14, 10) - EACH)
+        assert (planned.total_cost, planned.remaining) == (0, Fraction(14, 10) - streams.EACH)
         assert {release.state for release in planned.releases} == {"settled"}
 
 
@@ -99,7 +88,9 @@ def test_every_row_with_a_time_is_in_one_window(ran: Any):
         # At most two rows of each of 15 riders, whatever other weeks have of them; none of the
         # sixteenth, whose row has no time.
         assert read_stage(snapshot, "normalized").num_rows == 30
-    assert sorted(seen) == sorted(line.split(",")[1] for week in WEEKS for line in rides(week))
+    assert sorted(seen) == sorted(
+        line.split(",")[1] for week in WEEKS for line in streams.rides(week)
+    )
 
 
 def test_report_says_what_one_week_costs_and_what_year_does(ran: Any):
@@ -154,7 +145,7 @@ def test_a_window_that_is_not_over_is_not_read(project: Project, spec: DatasetSp
 def test_new_snapshot_is_a_new_charge_on_its_window(project: Project, spec: DatasetSpec):
     run_weeks(project, spec, "2026-W01")
     run_weeks(project, spec, "2026-W01", snapshot="again")
-    assert project.ledger.blocks(spec.population) == {"2026-W01": 2 * EACH}
+    assert project.ledger.blocks(spec.population) == {"2026-W01": 2 * streams.EACH}
     with pytest.raises(BudgetExceeded, match=r"spent in 2026-W01 1\.4, left 0, each_window 1\.4"):
         run_weeks(project, spec, "2026-W01", snapshot="third")
     names = {path.name for path in (project.home.raw / "stream").iterdir() if path.is_dir()}
@@ -167,7 +158,7 @@ def test_window_is_swept_over_epsilon_beside_publication(project: Project, spec:
     swept = run_weeks(project, spec, "2026-W01", epsilon="0.1")
     states = {outcome.release.name: outcome.state for outcome in swept}
     assert states == {"htree_kmeans": "charged", "independent": "replayed"}
-    assert project.ledger.blocks(spec.population)["2026-W01"] == EACH + Fraction(15, 100)
+    assert project.ledger.blocks(spec.population)["2026-W01"] == streams.EACH + Fraction(15, 100)
     assert states_of(run_weeks(project, spec, "2026-W01")) == {"replayed"}
 
 
@@ -186,7 +177,10 @@ def test_late_window_changes_no_later_release(project: Project, spec: DatasetSpe
 
 @pytest.mark.parametrize(
     "changes",
-    [{"attributes": WIDER}, {"models": {**STREAM["models"], "htree_kmeans": {**HTREE, "k": "3"}}}],
+    [
+        {"attributes": WIDER},
+        {"models": {**streams.STREAM["models"], "htree_kmeans": {**streams.HTREE, "k": "3"}}},
+    ],
 )
 def test_a_release_under_another_declaration_is_not_learned_from(changes, project: Project):
     run_weeks(project, stream(project), "2026-W01")
@@ -232,8 +226,8 @@ def test_a_file_of_each_window_is_read_by_its_name(project: Project):
     stray = "r1,2026-01-06T00:00:00Z,1,1,car"
     for week in WEEKS[:2]:
         extra = [stray] if week == "2026-W01" else []
-        project.write_rows(f"weeks/{week}.csv", [HEAD, *rides(week), *extra])
-    project.write_rows("stream.csv", [HEAD])
+        project.write_rows(f"weeks/{week}.csv", [streams.HEAD, *streams.rides(week), *extra])
+    project.write_rows("stream.csv", [streams.HEAD])
     spec = stream(project, source={"kind": "csv", "path": "weeks/{window}.csv"})
     run_weeks(project, spec, *WEEKS[:2])
     for week in WEEKS[:2]:
@@ -246,7 +240,7 @@ def test_a_file_of_each_window_is_read_by_its_name(project: Project):
 
 def test_one_off_comes_first_and_weeks_later(project: Project):
     """What was released before is still counted, at twice its ε, and still there."""
-    project.run(one_off(project, partitions=["0.5", "1"]), epsilons=["1"])
+    project.run(streams.one_off(project, partitions=["0.5", "1"]), epsilons=["1"])
     week = ("stream", "--window", "2026-W01")
     spec = stream(project, ceiling={"each_window": "2.8"})
     planned = project.command("plan", *week)
@@ -261,10 +255,10 @@ def test_one_off_comes_first_and_weeks_later(project: Project):
     assert project.cli_here("budget", "add-windows", "stream", "--reason", "again").code == 2
     run_weeks(project, spec, *WEEKS[:2])
     balance = project.ledger.balance("riders", WEEKS[:1])
-    assert (balance.remaining, balance.spent) == (0, Fraction("1.05") + 2 * EACH)
+    assert (balance.remaining, balance.spent) == (0, Fraction("1.05") + 2 * streams.EACH)
     assert published_windows(spec, project.home) == WEEKS[:2]
     added = "Releases of all rows, before there were weeks, add ε=2.1 to what each week costs"
-    report = report_path(all_windows(week_options(project, spec)))
+    report = report_path(streams.all_windows(week_options(project, spec)))
     pages = [report, *project.home.reports.rglob("*2026*.md")]
     assert len(pages) == 5
     for page in pages:
@@ -314,7 +308,7 @@ def test_one_click_on_a_week_reads_and_publishes_it(project: Project, spec: Data
     names = ("ingested", "validated", "normalized", "discretized", "htree_kmeans", "independent")
     result = project.launch(spec, *names, "evaluation", partition="2026-W02-1")
     assert result.success
-    assert project.ledger.blocks(spec.population) == {"2026-W02": EACH}
+    assert project.ledger.blocks(spec.population) == {"2026-W02": streams.EACH}
     (document,) = (project.home.internal / "stream" / "evaluation").glob("*.json")
     assert document.name == "2026-W02.json"
     assert set(read_document(document)["totals"]) == {"htree_kmeans", "independent"}
@@ -340,7 +334,7 @@ def test_windows_are_requested_by_name(project: Project, spec: DatasetSpec):
 def test_failed_week_is_named_and_has_its_data_docs(ran: Any):
     project, spec, _ = ran
     failures = {"2026-W01": (), "2026-W02": ("bounds__x",)}
-    result = RunResult(all_windows(week_options(project, spec)), (), failures=failures)
+    result = RunResult(streams.all_windows(week_options(project, spec)), (), failures=failures)
     assert result.failing_spec.window == "2026-W02"
     written = project.command("data", "docs", "stream", "--window", "2026-W02")
     assert "raw/stream/2026-W02/great_expectations" in written
@@ -427,7 +421,7 @@ def test_tree_of_pairs_reports_its_groups_of_levels(project: Project):
 def test_windows_released_under_another_file_are_not_added_up(model, epsilon, changes, project):
     """As many levels in another order, other bounds, numbers that were smoothed then."""
     own: dict[str, Any] = {
-        "models": {model: SMOOTH if model == "one_shot" else STREAM["models"][model]},
+        "models": {model: SMOOTH if model == "one_shot" else streams.STREAM["models"][model]},
         "publish": {"model": model, "epsilon": epsilon},
     }
     run_weeks(project, stream(project, **own), "2026-W01")
@@ -441,9 +435,9 @@ def test_windows_released_under_another_file_are_not_added_up(model, epsilon, ch
 def test_windows_by_another_column_are_refused(project: Project, spec: DatasetSpec):
     """A row of one week by one column and of another by the other would be paid for in neither."""
     run_weeks(project, spec, "2026-W01")
-    windows = {**STREAM["windows"], "column": "began"}
+    windows = {**streams.STREAM["windows"], "column": "began"}
     source = {"kind": "csv", "path": "others.csv"}
-    other = project.write_declaration("others", STREAM, windows=windows, source=source)
+    other = project.write_declaration("others", streams.STREAM, windows=windows, source=source)
     with pytest.raises(DeclarationError, match="the account was opened with windows 'every week"):
         run_weeks(project, load_spec(other), "2026-W01")
 
@@ -471,4 +465,4 @@ def test_rows_of_one_window_are_not_read_under_another_name(project, spec, take,
     words = "not as it was stored" if is_edited else "the folder holds the manifest of snapshot"
     with pytest.raises((Damaged, RunFailed), match=words):
         run_weeks(project, spec, "2026-W02")
-    assert project.ledger.blocks(spec.population) == {"2026-W01": EACH}
+    assert project.ledger.blocks(spec.population) == {"2026-W01": streams.EACH}
