@@ -194,11 +194,8 @@ def test_code_that_measures_changes_the_models_and_nothing_else(homes: DatasetSp
     assert changed(before, homes) == set(MODELS)
 
 
-BOUND = 10.0
-"""Seconds for 200 files of 6 models on an idle machine."""
-
-SLACK = 3.0
-"""Several people's work on the machine that the tests run on."""
+BOUND = 3 * 10.0
+"""Seconds for 200 files of 6 models: 10 on an idle machine, and others work on it too."""
 
 WIDE: Mapping[str, Any] = {
     **HOMES,
@@ -242,7 +239,7 @@ def test_two_hundred_files_of_six_models_load_in_time(project: Project):
     jobs = _load(project, paths).resolve_all_job_defs()
     seconds = time.process_time() - before
     assert len(jobs) == 3 * len(paths) + 1
-    assert seconds < SLACK * BOUND, f"{seconds:.1f} s"
+    assert seconds < BOUND, f"{seconds:.1f} s"
 
 
 def test_a_job_knows_the_assets_of_its_own_data_set_alone(project: Project):

@@ -11,15 +11,8 @@ import numpy as np
 import pytest
 
 from dp_pipeline import models
-from dp_pipeline.config.amounts import (
-    NANO,
-    PURE,
-    Currency,
-    epsilon_of,
-    epsilon_text,
-    nano_epsilon,
-    rho_of,
-)
+from dp_pipeline.config import amounts
+from dp_pipeline.config.amounts import Currency, epsilon_of, epsilon_text, nano_epsilon, rho_of
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.curator import Curator
@@ -109,7 +102,7 @@ def test_release_is_reserved_in_rho_as_its_draws_add_up(ran: Ran):
         ("eug_kmeans", "0.1"): nano_epsilon(Fraction("0.005") + BOUGHT),
         ("eug_kmeans", "0.5"): nano_epsilon(Fraction("0.125") + BOUGHT),
     }
-    assert project.spent(spec) == Fraction(sum(reserved.values()), NANO)
+    assert project.spent(spec) == Fraction(sum(reserved.values()), amounts.NANO)
     assert project.ledger.balance(spec.population).ceiling == LIMIT
     project.ledger.verify()
     counted, pure = (
@@ -123,7 +116,7 @@ def test_release_is_reserved_in_rho_as_its_draws_add_up(ran: Ran):
     assert sum(spend.epsilon for spend in counted) == HALF + BOUGHT
     # One budget of pure ε costs half the square of its whole, shared out.
     assert sum(spend.epsilon for spend in pure) == Fraction(1, 8) + BOUGHT
-    assert releases["eug_kmeans", Fraction(1, 2)].bundle.model_currency == PURE
+    assert releases["eug_kmeans", Fraction(1, 2)].bundle.model_currency == amounts.PURE
     concentrated = releases["counted", Fraction(1, 2)].bundle
     assert concentrated.charged == HALF + BOUGHT
     assert concentrated.epsilon == epsilon_of(HALF + BOUGHT, BILLIONTH)

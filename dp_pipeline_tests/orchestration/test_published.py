@@ -231,16 +231,6 @@ def assert_no_promise(words: str) -> None:
         assert is_of_fit or "not differ" in sentence
 
 
-def test_a_sound_variant_is_another_release(project: Project):
-    spec = project.declare("plants", GARDEN, models={"dp_kmeans": MODELS["dp_kmeans"]})
-    (published,) = project.run(spec)
-    sound = project.declare("plants", GARDEN, models={"dp_kmeans": {"k": "2", "rounds": "2"}})
-    (other,) = project.run(sound)
-    assert (other.state, other.bundle.is_dp, other.bundle.is_releasable) == ("charged", True, True)
-    assert other.bundle.key != published.bundle.key
-    assert project.spent(spec) == Fraction("0.15")
-
-
 def test_composed_epsilon_needs_room_and_none_needs_none(project: Project):
     models = {"idp_kmeans": MODELS["idp_kmeans"]}
     spec = project.declare("plants", GARDEN, models=models, ceiling={"total": "0.18"})

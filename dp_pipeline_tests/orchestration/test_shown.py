@@ -26,13 +26,8 @@ from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import LONGEST_QUESTION
 from dp_pipeline.results.class_table import ClassTable
 from dp_pipeline.results.measurement import variance
-from dp_pipeline_tests.orchestration import streams
-from dp_pipeline_tests.orchestration.events import (
-    check_results,
-    materializations,
-    metadata_of,
-    records,
-)
+from dp_pipeline_tests.orchestration import events, streams
+from dp_pipeline_tests.orchestration.events import materializations, metadata_of, records
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, Project
 from dp_pipeline_tests.orchestration.streams import run_weeks, stream
 
@@ -72,7 +67,7 @@ def values(ran: Ran) -> Values:
         for entries in partitions.values()
         for metadata in entries
     ]
-    checked = [(f"{c.asset_key}: {c.check_name}", c.metadata) for c in check_results(*ran)]
+    checked = [(f"{c.asset_key}: {c.check_name}", c.metadata) for c in events.check_results(*ran)]
     return [(f"{of}: {name}", v) for of, values in written + checked for name, v in values.items()]
 
 
