@@ -140,8 +140,8 @@ def _pictures(spec: DatasetSpec, bundles: Sequence[Bundle]) -> list[Picture]:
         pictures.append(cluster_maps(views, title=_title_of(maps, "Centres")))
     pictures += _marginals(spec, tables)
     for bundle in tables:
-        cliques = bundle.tables.get("cliques")
-        if cliques is not None and any(", " in text for text in cliques["attributes"].tolist()):
+        cliques = bundle.tables["cliques"]
+        if any(", " in text for text in cliques["attributes"].tolist()):
             pictures.append(model_graph(cliques, title=f"Cliques of {_title(bundle)}"))
     return pictures
 

@@ -12,16 +12,13 @@ from dp_pipeline_tests.orchestration.projects import Project, definitions_of
 CHARGED = "privacy/charged by this run"
 
 
-def asset_keys(project: Project, spec: DatasetSpec) -> list[dg.AssetKey]:
-    return sorted(definitions_of(spec, project.home).resolve_asset_graph().get_all_asset_keys())
-
-
 def materializations(
     project: Project, spec: DatasetSpec
 ) -> dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]]:
     """Asset → partition → metadata of materializations, newest first; of every declared asset."""
     materialized: dict[dg.AssetKey, dict[str | None, list[Mapping[str, Any]]]] = {}
-    for key in asset_keys(project, spec):
+    graph = definitions_of(spec, project.home).resolve_asset_graph()
+    for key in sorted(graph.get_all_asset_keys()):
         partitions = materialized.setdefault(key, {})
         for record in project.instance.fetch_materializations(key, limit=1000).records:
             materialization = record.asset_materialization

@@ -163,15 +163,6 @@ def test_evaluated_release_is_evaluated_again_without_a_look(project: Project, w
     assert evaluate(other, project.home, {"kjig": bundle}) == []
 
 
-@pytest.mark.parametrize("first", [2, 4], ids=["seven rows", "five rows"])
-def test_where_a_fold_has_too_few_rows_there_is_no_number(first: int, project: Project):
-    spec = ready(project, WARD, rows=ROWS[first:9])
-    bundle = anonymized(project, spec, k=5, method="mutual_information").bundle
-    quality = evaluate(spec, project.home, {"mutual_information": bundle})
-    (auc,) = [row.value for row in quality if row.metric == "auc"]
-    assert np.isfinite(auc) == (first == 2)
-
-
 def test_no_value_of_a_row_is_in_a_message_an_event_or_a_release(project: Project):
     rows = [*ROWS, f"{SECRET},f,no", f"10,{SECRET},yes", f"word{SECRET},m,yes"]
     spec = declare(project, rows=rows)

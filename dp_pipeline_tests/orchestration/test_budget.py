@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from typing import Any
@@ -24,7 +23,7 @@ from dp_pipeline.raw.snapshot import forget_preparation
 from dp_pipeline.releases.account import open_population, require_snapshot
 from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.run_plan import plan_run
-from dp_pipeline_tests.ledger.population import account, charge, in_windows, release, weekly
+from dp_pipeline_tests.ledger.population import account, charge, release
 from dp_pipeline_tests.orchestration.events import check_results, failures, metadata_of, refusal
 from dp_pipeline_tests.orchestration.projects import PUBLIC, RIDES, Project
 from dp_pipeline_tests.orchestration.warm import assert_refused
@@ -145,6 +144,7 @@ def test_plan_prices_settled_releases_and_new_draws(rides: Project, spec: Datase
 
 
 YEAR, MONTH = {"ceiling": Fraction(1)}, {"ceiling": Fraction(1), "per_month": Fraction("0.1")}
+WEEK = {"ceiling": None, "window_ceiling": Fraction(1)}
 
 
 @pytest.mark.parametrize(
@@ -159,23 +159,15 @@ YEAR, MONTH = {"ceiling": Fraction(1)}, {"ceiling": Fraction(1), "per_month": Fr
         (MONTH, "0.08", (True, False)),
         (MONTH, "0.11", (False, False)),
         ({"ceiling": None}, "1000", (True, True)),
+        (WEEK, "0.9", (True, True)),
+        (WEEK, "2", (False, True)),
     ],
 )
 def test_a_warning_stands_from_80_percent_of_a_limit_on(limits, spent, expected):
-    balance = Balance(**limits, spent=Fraction(spent), month_spent=Fraction(spent))
+    amounts = dict.fromkeys(("spent", "month_spent", "window_spent"), Fraction(spent))
+    balance = Balance(**limits, **amounts)
     within, not_near = budget_checks(balance)
     assert (within.passed, not_near.passed) == expected
-
-
-def test_a_window_has_a_limit_of_its_own(project: Project):
-    ledger = project.ledger
-    ledger.open_account(weekly())
-    for week in ("W01", "W02"):
-        release(ledger, in_windows(week, week, epsilon="0.9"))
-    balance = ledger.balance("rides", ("W01", "W02"))
-    assert [check.passed for check in budget_checks(balance)] == [True, True]
-    over = replace(balance, window_spent=Fraction(2))
-    assert [check.passed for check in budget_checks(over)] == [False, True]
 
 
 def test_amounts_are_numbers_with_exact_ones_beside_them():

@@ -34,14 +34,12 @@ HALF = rho_of(Fraction(1, 2), BILLIONTH)
 BOUGHT = Fraction(1, 800)
 """ρ of the evaluation, ε = 0.05."""
 
+IN_RHO: dict[str, Any] = {"delta": "0.000000001", "ceiling": {"total": "5"}}
 PAID = {
-    "delta": "0.000000001",
-    "ceiling": {"total": "5"},
+    **IN_RHO,
     "models": {"counted": {}, "eug_kmeans": {"k": "2", "nominal_rows": "40"}},
     "publish": None,
 }
-PURE_ALONE = {**PAID, "models": {"eug_kmeans": {"k": "2", "nominal_rows": "40"}}}
-"""Commands run in processes of their own, which do not know the model of this file."""
 
 
 @dataclass(frozen=True)
@@ -64,28 +62,22 @@ class Counted(Model):
         curator.tabulate({(): curator.accountant.remaining})
 
 
-@pytest.fixture(autouse=True)
-def register_models(monkeypatch) -> None:
-    monkeypatch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
+@pytest.fixture(scope="module", autouse=True)
+def register_models() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
+        yield
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Project, DatasetSpec, Any]]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "MODELS", {**models.MODELS, "counted": Counted})
-        project = Project(tmp_path_factory.mktemp("paid"))
-        spec = project.declare("rides", RIDES, **PAID)
-        outcomes = project.run(spec)
-        releases = {(done.release.name, done.release.epsilon): done for done in outcomes}
-        yield project, spec, releases
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, DatasetSpec, Any]:
+    project = Project(tmp_path_factory.mktemp("paid"))
+    spec = project.declare("rides", RIDES, **PAID)
+    outcomes = project.run(spec)
+    return project, spec, {(done.release.name, done.release.epsilon): done for done in outcomes}
 
 
 Ran = tuple[Project, DatasetSpec, Mapping[tuple[str, Fraction], ReleaseResult]]
-
-
-@pytest.fixture
-def spec(project: Project) -> DatasetSpec:
-    return project.declare("rides", RIDES, **PURE_ALONE)
 
 
 def test_release_is_reserved_in_rho_as_its_draws_add_up(ran: Ran):
@@ -168,7 +160,9 @@ def test_a_plan_adds_up_what_a_run_then_charges(ran: Ran):
             planned.require_budget()
 
 
-def test_a_command_shows_rho_and_what_it_means(project: Project, spec: DatasetSpec):
+def test_a_command_shows_rho_and_what_it_means(project: Project):
+    models = {"eug_kmeans": {"k": "2", "nominal_rows": "40"}}
+    spec = project.declare("rides", RIDES, **{**PAID, "models": models})
     checked = project.cli_here("data", "check", str(project.datasets / "rides.yaml"))
     assert checked.out.strip().endswith(f"cost {RHO.text(Fraction('0.1325'))}")
     planned = project.command("plan", "rides", "--epsilon", "0.5")
@@ -236,9 +230,6 @@ class Discloses(EugKMeans):
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         curator.disclose_records(("x", "y"), 1, 0, reason="to know one")
         return super().fit(curator, epsilon=epsilon, rng=rng)
-
-
-IN_RHO = {"delta": "0.000000001", "ceiling": {"total": "5"}}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The sensor on new rows: for data alone whose changes are public, and never for equal bytes."""
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from unittest.mock import Mock
@@ -22,22 +22,23 @@ OTHER = ["height,width,colour", "1,1,red"]
 PUBLIC = {"updates": "public"}
 
 
+@dataclass
 class Sensor:
     """A data set's sensor, with the cursor that Dagster would keep."""
 
-    def __init__(self, project: Project, spec: DatasetSpec) -> None:
-        self._project, self._spec = project, spec
-        self.cursor: str | None = None
+    project: Project
+    spec: DatasetSpec
+    cursor: str | None = None
 
     def tick(self, *, forget: bool = False) -> dg.RunRequest | str:
         """Return the run that it requests, or why there is none; ``forget`` its cursor or not."""
-        definitions = definitions_of(self._spec, self._project.home)
-        sensor = definitions.resolve_sensor_def(f"{self._spec.name}_new_rows")
+        definitions = definitions_of(self.spec, self.project.home)
+        sensor = definitions.resolve_sensor_def(f"{self.spec.name}_new_rows")
         with dg.build_sensor_context(
-            instance=self._project.instance,
+            instance=self.project.instance,
             cursor=self.cursor,
             repository_def=definitions.get_repository_def(),
-            resources={RESOURCE: Pipeline(self._project.home)},
+            resources={RESOURCE: Pipeline(self.project.home)},
         ) as context:
             tick_data = sensor.evaluate_tick(context)
         if not forget:

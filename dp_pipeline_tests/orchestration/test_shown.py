@@ -17,9 +17,8 @@ from dp_pipeline.models import build_model
 from dp_pipeline.models.tables.base import BYTES_A_CELL
 from dp_pipeline.models.tables.dp_kjig import DpKjig
 from dp_pipeline.orchestration.metadata import MAX_COLUMNS, number, quality_metadata, record_table
-from dp_pipeline.releases import report
 from dp_pipeline.releases.evaluate import evaluate
-from dp_pipeline.releases.replay import pointer_path, read_document
+from dp_pipeline.releases.replay import pointer_path
 from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import RunResult, release_results
 from dp_pipeline.reporting.metrics import QualityRow
@@ -184,25 +183,12 @@ def test_table_names_the_noise_and_cost_of_each_step(ran: Ran):
     assert [(line["step"], line["charges"], line["ε"]) for line in steps] == expected
 
 
-def test_comparison_shows_each_kind_of_release_once(ran: Ran, monkeypatch):
+def test_comparison_shows_each_kind_of_release_once(ran: Ran):
     _, *pictures, _ = metadata_of(*ran, "comparison")
     assert pictures == [
         *("utility over ε", "AVD over ε", "AUC over ε", "Centres of eug_kmeans at ε=1"),
         *("Marginals of 2 models at ε=1", "Cliques of priview at ε=1"),
     ]
-    # A table without cliques is still shown.
-    project, spec = ran
-    original = report.pointed_bundle
-
-    def without_cliques(*words: Any, **expected: Any) -> Any:
-        bundle = original(*words, **expected)
-        old = {"synthetic", "marginals"} & set(bundle.tables)
-        return replace(bundle, tables={name: bundle.tables[name] for name in old or bundle.tables})
-
-    monkeypatch.setattr(report, "pointed_bundle", without_cliques)
-    evaluated = read_document(project.home.internal / spec.name / "evaluation" / "1.json")
-    compared = report.compare(spec, project.home, {"1": evaluated})
-    assert compared.pictures[-1].caption == "Marginals of 2 models at ε=1"
 
 
 def test_plan_foretells_cells_and_memory_of_tables_alone(project: Project):

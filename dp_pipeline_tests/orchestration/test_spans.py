@@ -40,12 +40,8 @@ TWO = "2026-W01..2026-W02"
 
 def tree(outcomes: list[ReleaseResult], week: str) -> ReleaseResult:
     """The release of two weeks that belongs to one."""
-    (release,) = [
-        outcome
-        for outcome in outcomes
-        if (outcome.release.spec.window, outcome.release.name) == (week, "htree_kmeans")
-    ]
-    return release
+    of_week = [outcome for outcome in outcomes if outcome.release.spec.window == week]
+    return next(outcome for outcome in of_week if outcome.release.name == "htree_kmeans")
 
 
 @pytest.fixture(scope="module")
