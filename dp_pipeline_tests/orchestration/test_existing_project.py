@@ -24,9 +24,6 @@ from dp_pipeline.releases.home import HOME_VARIABLE
 from dp_pipeline_tests.orchestration.events import failures, refusal
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, QUIET, RIDES, Project
 
-RELEASED = Fraction("0.55")
-"""RIDES at ε = 0.5, evaluated."""
-
 
 class Unused(dg.IOManager):
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
@@ -81,7 +78,6 @@ def test_project_keeps_its_own_and_our_jobs_run_in_one_process(project: Project,
     assert {"rides_prepare", "rides_epsilon_backfill", "rides_report"} <= {*ours}
     (schedule,) = definitions.schedules or []
     assert schedule.name == "rides_weekly"
-    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
     checks = definitions.resolve_asset_graph().asset_check_keys
     assert dg.AssetCheckKey(dg.AssetKey(["rides", "budget"]), "within_the_ceiling") in checks
 
@@ -312,7 +308,7 @@ def test_the_projects_io_manager_is_never_asked(project: Project, file: Path):
     definitions = merged(project, file, own(io_manager=Unused()), theirs(*names))
     result = job_of(definitions, project)
     assert result.success, failures(result)
-    assert project.ledger.balance("riders").spent == RELEASED
+    assert project.ledger.balance("riders").spent == Fraction("0.55")
 
 
 @pytest.mark.chain

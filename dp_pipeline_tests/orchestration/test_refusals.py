@@ -196,7 +196,7 @@ def test_refused_run_leaves_checks_and_metadata(asked, expected, rides, released
     assert rides.spent(released) == spent
 
 
-def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, released: DatasetSpec):
+def test_run_beyond_ceiling_or_over_new_columns_leaves_them_too(rides, released):
     rides.spend("2.2")
     # The newest is of another partition than the one that is refused.
     assert rides.launch(released, "dpqt_kmeans", partition="0.1").success
@@ -206,10 +206,6 @@ def test_a_run_that_the_ceiling_refuses_leaves_them_too(rides: Project, released
     result = rides.launch(released, "dpqt_kmeans", partition="0.5", config={"new_draw": True})
     assert "requested ε=0.55, spent 2.9, left 0.1" in refusal(result)
     assert verdicts(rides, released, MODEL) == before
-
-
-def test_a_run_over_rows_not_prepared_leaves_them_too(rides: Project, released: DatasetSpec):
-    before = verdicts(rides, released, MODEL)
     wider = rides.declare("rides", RIDES, attributes=ONE_COLUMN_MORE)
     result = rides.launch(wider, "dpqt_kmeans", partition="0.1")
     assert "is not validated as rides is declared now" in refusal(result)

@@ -38,7 +38,6 @@ from dp_pipeline_tests.orchestration.kinds import KINDS, Case
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 ANOTHER = "not as it was stored"
-COST = Fraction("0.55")
 POINTER = "rides/dpqt_kmeans/partition-0.5.json"
 TWO = {"dpqt_kmeans": {"k": "2", "nominal_rows": "40"}}
 OF_TABLES = ("a row of its table", "a cut table", "a lost table")
@@ -113,7 +112,7 @@ def test_every_reader_refuses_an_edited_bundle(edit, released_rides: Project, sp
         with pytest.raises(Damaged, match=ANOTHER):
             read(released_rides, spec)
     assert released_rides.files("internal") == before
-    assert released_rides.spent(spec) == COST
+    assert released_rides.spent(spec) == Fraction("0.55")
 
 
 @pytest.mark.parametrize("settled", ["k-anonymous"], indirect=True)
