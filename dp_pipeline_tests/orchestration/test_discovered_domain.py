@@ -53,9 +53,9 @@ def test_what_one_person_has_is_not_released(project, spec, release):
     for path, content in project.files("released").items():
         assert SECRET.encode() not in content, path
     # It is the same whoever else is in the data.
-    found = with_discovered(spec, project.home)
-    assert set(found.domain["zone"].labels()) == {"a", "b", "c", "other", "missing"}
-    discovered = found.discovered
+    discovered_spec = with_discovered(spec, project.home)
+    assert set(discovered_spec.domain["zone"].labels()) == {"a", "b", "c", "other", "missing"}
+    discovered = discovered_spec.discovered
     assert discovered["zone"] == DiscoveredAttribute(levels=("a", "b", "c"))
     low, high = discovered["fare"].bounds or (0.0, 0.0)
     assert low <= 4
@@ -193,7 +193,7 @@ def test_k_anonymous_card_names_discovered_bins(tmp_path: Any):
 def test_sample_of_undeclared_attributes_counts_readable_cells(spec: DatasetSpec):
     """Of levels and bounds that nobody knows yet, no text and no number is outside."""
     columns = {column.attribute: column for column in parse_first_rows(spec, 50).columns}
-    assert {name for name, one in columns.items() if one.good} == set(columns)
+    assert {name for name, column in columns.items() if column.good} == set(columns)
     assert columns["zone"].outside == columns["fare"].outside == 0
 
 

@@ -118,7 +118,7 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("options", "words"),
     [
         ({"home": "data"}, "The home of a project must be an absolute path, as"),
         ({"home": "/tmp", "noise": "none"}, "The source of noise must be opendp, exact or seeded"),
@@ -126,9 +126,11 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
         ({"noise": "exact", "resources": False}, "dataset_definitions takes no noise"),
     ],
 )
-def test_what_is_requested_wrongly_is_refused_in_one_line(asked, words, project, file, monkeypatch):
+def test_what_is_requested_wrongly_is_refused_in_one_line(
+    options, words, project, file, monkeypatch
+):
     with pytest.raises(DeclarationError, match=words) as refused:
-        dataset_definitions(file, **asked)
+        dataset_definitions(file, **options)
     assert "\n" not in str(refused.value)
     with pytest.raises(DeclarationError, match="needs at least one data set"):
         dataset_definitions(home="/tmp")

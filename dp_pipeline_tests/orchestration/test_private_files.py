@@ -78,7 +78,7 @@ def test_folders_that_were_opened_are_closed(tmp_path: Path):
     assert opened(*folders) == set()
 
 
-def test_folder_named_for_dagster_stays_as_it_is_and_new_is_closed(tmp_path: Path, monkeypatch):
+def test_folder_named_for_dagster_stays_open_or_is_made_closed(tmp_path: Path, monkeypatch):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     theirs.chmod(0o750)

@@ -174,7 +174,7 @@ def released(rides: Project) -> DatasetSpec:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("options", "expected"),
     [
         ({"tags": {PARTITION: "0.7"}}, "of 0.1, 0.5, not '0.7'"),
         ({"tags": {PARTITION: "0.50"}}, "of 0.1, 0.5, not '0.50'"),
@@ -185,12 +185,12 @@ def released(rides: Project) -> DatasetSpec:
         ({}, "of 0.1, 0.5, not none"),
     ],
 )
-def test_refused_run_leaves_checks_and_metadata(asked, expected, rides, released):
+def test_refused_run_leaves_checks_and_metadata(options, expected, rides, released):
     spent, before = rides.spent(released), verdicts(rides, released, MODEL)
     materialized = materializations(rides, released)
     assert "SUCCEEDED" in {status for status, *_ in before.values()}
     for _ in range(2):
-        assert expected in refusal(rides.launch(released, "dpqt_kmeans", **asked))
+        assert expected in refusal(rides.launch(released, "dpqt_kmeans", **options))
     assert verdicts(rides, released, MODEL) == before
     assert materializations(rides, released) == materialized
     assert rides.spent(released) == spent

@@ -195,7 +195,7 @@ def test_plan_foretells_cells_and_memory_of_tables_alone(project: Project):
     models = {name: MODELS[name] for name in ("priview", "independent", "eug_kmeans")}
     spec = project.declare("homes", HOMES, models=models)
     planned = {release.model: release for release in plan_run(project.request(spec)).releases}
-    cells = {name: one.cells for name, one in planned.items()}
+    cells = {name: release.cells for name, release in planned.items()}
     assert cells == {"priview": 32, "independent": 10, "eug_kmeans": None}
     assert planned["independent"].megabytes == 10 * BYTES_A_CELL / 1e6
     assert planned["eug_kmeans"].megabytes is None

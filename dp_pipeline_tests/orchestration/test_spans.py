@@ -89,10 +89,10 @@ def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
     both = require_snapshot(spec.at_window("2026-W02"), project.home, WEEKS[:2])
     # Two rows of each of 15 riders, in each of two weeks.
     assert read_stage(both, "normalized").num_rows == 60
-    asked = [(), ("kind", "x")]
-    first, second = (open_counter(spec, week).exact_tables(asked)[1] for week in both.members)
+    tables = [(), ("kind", "x")]
+    first, second = (open_counter(spec, week).exact_tables(tables)[1] for week in both.members)
     for engine in ("memory", "stream"):
-        rows, cells = open_counter(spec, both, engine).exact_tables(asked)
+        rows, cells = open_counter(spec, both, engine).exact_tables(tables)
         assert rows == 60
         assert np.array_equal(cells, first + second)
 

@@ -184,11 +184,11 @@ values = st.one_of(
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
-@given(one=values.filter(lambda column: None in column))
-def test_any_column_with_a_missing_value_comes_back(one: list):
+@given(column=values.filter(lambda items: None in items))
+def test_any_column_with_a_missing_value_comes_back(column: list):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _, path = stored(folder, synthetic={"x": objects(*one)})
+        _, path = stored(folder, synthetic={"x": objects(*column)})
         again = BundleStore(folder).read_sealed(path, key=KEY).tables["synthetic"]["x"]
     assert again.dtype.kind == "O"
-    assert repr(again.tolist()) == repr(one)
+    assert repr(again.tolist()) == repr(column)

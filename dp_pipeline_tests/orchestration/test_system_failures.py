@@ -170,7 +170,7 @@ def test_two_of_five_commands_at_once_release(full: ServedProject):
     for result in results:
         if result.code == 3:
             assert_refused(result, 3, "refused by", "ceiling 12")
-    passed = {epsilon for epsilon, one in zip(EPSILONS, results, strict=True) if one.code == 0}
+    passed = {epsilon for epsilon, end in zip(EPSILONS, results, strict=True) if end.code == 0}
     spent = full.ledger.balance("riders").spent
     assert spent == 12 - LEFT + sum(map(Fraction, passed))
     entries = full.ledger.entries("riders")
