@@ -126,9 +126,7 @@ def test_a_project_hands_in_the_resource_itself(project: Project, file: Path):
         ({"noise": "exact", "resources": False}, "dataset_definitions takes no noise"),
     ],
 )
-def test_what_is_requested_wrongly_is_refused_in_one_line(
-    options, words, project, file, monkeypatch
-):
+def test_wrong_options_are_refused_in_one_line(options, words, project, file, monkeypatch):
     with pytest.raises(DeclarationError, match=words) as refused:
         dataset_definitions(file, **options)
     assert "\n" not in str(refused.value)
