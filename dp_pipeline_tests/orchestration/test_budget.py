@@ -144,7 +144,7 @@ def test_plan_prices_settled_releases_and_new_draws(rides: Project, spec: Datase
 
 
 YEAR, MONTH = {"ceiling": Fraction(1)}, {"ceiling": Fraction(1), "per_month": Fraction("0.1")}
-WEEK = {"ceiling": None, "window_ceiling": Fraction(1)}
+WEEK = {"ceiling": None, "window_ceiling": Fraction(1), "window": "2026-W01"}
 
 
 @pytest.mark.parametrize(
