@@ -254,32 +254,24 @@ def _window_runs(
     if not allowed:
         return dg.SkipReason(refusals[0])
     rows = [dg.AssetKey([spec.name, stage]) for stage in jobs.raw_stages(spec)]
+    ending_with, span = spec.time_windows.ending_with, spec.max_span
+    # Releases of several windows need the rows of earlier ones.
+    earlier = {name for window in allowed for name in ending_with(window, span)} - {*allowed}
+    is_open = pipeline.home.ledger.account(spec.population) is not None
     row_runs = [
         dg.RunRequest(
             run_key=f"rows of {window} {tick}",
             partition_key=partition_key(spec.time_windows, window),
             asset_selection=rows,
         )
-        for window in _unprepared_windows(spec, pipeline.home, allowed)
+        for window in sorted(earlier)
+        if not (is_open and outcome.is_prepared(spec.at_window(window), pipeline.home))
     ]
     return row_runs + [
         dg.RunRequest(
             run_key=f"{window} {tick}", partition_key=partition_key(spec.time_windows, window)
         )
         for window in allowed
-    ]
-
-
-def _unprepared_windows(spec: DatasetSpec, home: Home, due: Sequence[str]) -> list[str]:
-    """Return the earlier windows that releases of the due ones need, but that are not prepared."""
-    span = spec.max_span
-    ending_with = spec.time_windows.ending_with
-    earlier = {name for window in due for name in ending_with(window, span)} - {*due}
-    is_open = home.ledger.account(spec.population) is not None
-    return [
-        window
-        for window in sorted(earlier)
-        if not (is_open and outcome.is_prepared(spec.at_window(window), home))
     ]
 
 

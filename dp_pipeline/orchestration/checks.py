@@ -236,9 +236,20 @@ def standing_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckEval
     """Return the last result of each check of this asset, which a refused run reports again.
 
     Dagster shows a run without results as a failed check. A refused run has changed nothing, so the
-    results for the current release still hold.
+    results for the current release still hold. Each is attached to the release that it was about:
+    Dagster itself would name the newest release of the refused partition.
     """
-    return [_reported_again(context.instance, record) for record in _last_records(context)]
+    results = []
+    for record in _last_records(context):
+        evaluation = record.evaluation
+        assert evaluation is not None
+        target = evaluation.target_materialization_data
+        newest = context.instance.fetch_materializations(evaluation.asset_key, limit=1).records
+        if newest and newest[0].run_id == record.run_id:
+            storage_id, timestamp = newest[0].storage_id, newest[0].timestamp
+            target = Target(storage_id=storage_id, run_id=record.run_id, timestamp=timestamp)
+        results.append(copy(evaluation, target_materialization_data=target, partition=None))
+    return results
 
 
 def repeated_checks(context: dg.AssetExecutionContext) -> list[dg.AssetCheckResult]:
@@ -262,19 +273,3 @@ def _last_records(context: dg.AssetExecutionContext) -> Iterator[AssetCheckExecu
         yield from context.instance.event_log_storage.get_asset_check_execution_history(
             key, limit=1, status=_RESULTS
         )
-
-
-def _reported_again(
-    instance: dg.DagsterInstance, record: AssetCheckExecutionRecord
-) -> dg.AssetCheckEvaluation:
-    """Return an earlier check result, attached to the release that it was about.
-
-    Dagster itself would name the newest release of the refused partition."""
-    evaluation = record.evaluation
-    assert evaluation is not None
-    target = evaluation.target_materialization_data
-    newest = instance.fetch_materializations(evaluation.asset_key, limit=1).records
-    if newest and newest[0].run_id == record.run_id:
-        storage_id, timestamp = newest[0].storage_id, newest[0].timestamp
-        target = Target(storage_id=storage_id, run_id=record.run_id, timestamp=timestamp)
-    return copy(evaluation, target_materialization_data=target, partition=None)

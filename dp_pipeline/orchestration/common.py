@@ -123,7 +123,14 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
         with private_files():
             yield
     except PipelineError as error:
-        raise _failure_of(error) from None
+        metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
+        if isinstance(error, BudgetExceeded):
+            records = [
+                dg.TableRecord({error.symbol: name, "amount": epsilon_text(getattr(error, name))})
+                for name in ("requested", "spent", "left", "ceiling")
+            ]
+            metadata["budget"] = dg.MetadataValue.table(records)
+        raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
     except Exception as error:
         reason = system_error(error)
         if reason is not None:
@@ -137,17 +144,6 @@ def one_line_failures(spec: DatasetSpec) -> Iterator[None]:
             "(its text may show rows, so it is left out)",
             allow_retries=False,
         ) from None
-
-
-def _failure_of(error: PipelineError) -> dg.Failure:
-    metadata: dict[str, dg.MetadataValue] = {"exit_code": dg.MetadataValue.int(error.exit_code)}
-    if isinstance(error, BudgetExceeded):
-        records = [
-            dg.TableRecord({error.symbol: name, "amount": epsilon_text(getattr(error, name))})
-            for name in ("requested", "spent", "left", "ceiling")
-        ]
-        metadata["budget"] = dg.MetadataValue.table(records)
-    return dg.Failure(str(error), metadata=metadata, allow_retries=False)
 
 
 Side = Literal["raw", "release", "monitoring", "k_anonymous"]

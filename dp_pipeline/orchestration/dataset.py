@@ -165,7 +165,16 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
             if len(checks) < len(expectations):
                 # This Dagster has not seen all verdicts.
                 verdicts = validate.validate(rows_spec, snapshot, engine_name())
-                checks = [_check_result(verdict) for verdict in verdicts]
+                checks = [
+                    dg.AssetCheckResult(
+                        passed=verdict.passed,
+                        check_name=verdict.expectation.name,
+                        severity=dg.AssetCheckSeverity.ERROR
+                        if verdict.expectation.blocking
+                        else dg.AssetCheckSeverity.WARN,
+                    )
+                    for verdict in verdicts
+                ]
         yield dg.MaterializeResult(
             asset_key=key, metadata=raw_metadata(snapshot), check_results=checks
         )
@@ -174,15 +183,6 @@ def _validated(spec: DatasetSpec) -> dg.AssetsDefinition:
             raise dg.Failure(refusal, metadata={"exit_code": 1}, allow_retries=False)
 
     return validated
-
-
-def _check_result(verdict: validate.Verdict) -> dg.AssetCheckResult:
-    is_fatal = verdict.expectation.blocking
-    return dg.AssetCheckResult(
-        passed=verdict.passed,
-        check_name=verdict.expectation.name,
-        severity=dg.AssetCheckSeverity.ERROR if is_fatal else dg.AssetCheckSeverity.WARN,
-    )
 
 
 def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
@@ -298,7 +298,19 @@ def pipeline_definitions(
     }
     with _without_collector():
         chains, placeholders = chains_of(specs, refused)
-        bound = [_bind_jobs(chain, shared) for _, chain in chains]
+        bound = []
+        for _, chain in chains:
+            # These bind a chain's jobs to assets; Dagster itself binds them more slowly.
+            unbound = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
+            jobs = [unbound.resolve_job_def(job.name) for job in chain.jobs or []]
+            bound.append(
+                dg.Definitions(
+                    assets=chain.assets,
+                    jobs=jobs,
+                    schedules=chain.schedules,
+                    sensors=chain.sensors,
+                )
+            )
         renewal = dg.Definitions(sensors=renewal_sensor([spec for spec, _ in chains]))
         return dg.Definitions.merge(dg.Definitions(**shared), *bound, placeholders, renewal)
 
@@ -312,14 +324,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _bind_jobs(chain: dg.Definitions, shared: dict[str, Any]) -> dg.Definitions:
-    """Return the definitions with their jobs bound to assets, faster than Dagster binds them."""
-    definitions = dg.Definitions(assets=chain.assets, jobs=chain.jobs, **shared)
-    return dg.Definitions(
-        assets=chain.assets,
-        jobs=[definitions.resolve_job_def(job.name) for job in chain.jobs or []],
-        schedules=chain.schedules,
-        sensors=chain.sensors,
-    )

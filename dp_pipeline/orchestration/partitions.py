@@ -115,8 +115,14 @@ def options_of_run(
     Raises DeclarationError for a run over no partition, an undeclared one, or a range of them."""
     spec, names = spec_of_run(context, dataset), kind.names(dataset)
     if spec.windows is None:
-        levels = [_declared_key(context.run.tags, spec, kind)]
-        return RunOptions(spec, kind, names, levels, pipeline.home, pipeline.noise)
+        declared, key = kind.levels(spec), _single_key(context.run.tags)
+        if key is None or key not in declared:
+            # A GraphQL client may name any text, or none; Dagster's own error has many lines.
+            raise DeclarationError(
+                f"{spec.name}: a run must have one {kind.SYMBOL} partition of "
+                f"{', '.join(declared)}, not {_keys_text(context.run.tags)}"
+            )
+        return RunOptions(spec, kind, names, [key], pipeline.home, pipeline.noise)
     levels = list(dict.fromkeys(epsilon_text(entry.epsilon) for entry in spec.publications))
     if config.epsilon:
         levels = [epsilon_text(spec.partition(config.epsilon))]
@@ -129,19 +135,6 @@ def options_of_run(
         pipeline.noise,
         published=not config.epsilon,
         span=require_span(config.span),
-    )
-
-
-def _declared_key(tags: Mapping[str, str], spec: DatasetSpec, kind: type[Release]) -> str:
-    """Return the partition that a run's tags name; DeclarationError unless it is one, and declared.
-
-    A GraphQL client may name any text, or none; Dagster's own error would have many lines."""
-    levels, key = kind.levels(spec), _single_key(tags)
-    if key in levels:
-        return str(key)
-    raise DeclarationError(
-        f"{spec.name}: a run must have one {kind.SYMBOL} partition of {', '.join(levels)}, not "
-        f"{_keys_text(tags)}"
     )
 
 

@@ -59,13 +59,16 @@ def release_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition]:
 
 def _release_asset(spec: DatasetSpec, kind: type[Release], name: str) -> dg.AssetsDefinition:
     key = dg.AssetKey([spec.name, *kind.FOLDER, name])
+    rows, span = dg.AssetKey([spec.name, stages_of(spec.widest)[-1]]), spec.span_of(name)
+    # The release itself refuses in one line where a window is absent.
+    windows = dg.TimeWindowPartitionMapping(start_offset=1 - span) if span > 1 else None
     columns: dict[str, Any] = {"privacy/kind": "not-dp"}
     if kind is EpsilonRelease:
         columns = column_metadata(spec, released_columns(spec, build_model(spec, name)))
 
     @dg.asset(
         key=key,
-        deps=[_row_dependency(spec, name)],
+        deps=[dg.AssetDep(rows, partition_mapping=windows)],
         partitions_def=release_partitions(spec, kind),
         check_specs=check_specs(key, kind),
         description=describe(spec.widest, kind, name),
@@ -88,14 +91,6 @@ def _release_asset(spec: DatasetSpec, kind: type[Release], name: str) -> dg.Asse
         yield result
 
     return release
-
-
-def _row_dependency(spec: DatasetSpec, name: str) -> dg.AssetDep:
-    key, span = dg.AssetKey([spec.name, stages_of(spec.widest)[-1]]), spec.span_of(name)
-    if span == 1:
-        return dg.AssetDep(key)
-    # The release itself refuses in one line where a window is absent.
-    return dg.AssetDep(key, partition_mapping=dg.TimeWindowPartitionMapping(start_offset=1 - span))
 
 
 def _publish(

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import dagster as dg
-from dagster import DagsterRun, DagsterRunStatus
+from dagster import DagsterRunStatus
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.orchestration.common import RELEASE_KINDS
@@ -123,6 +123,9 @@ def _sensor(
     effects   the end of its description
     target    the assets or the job that it may start
     """
+    keys = sorted(
+        {key for reports in pages.values() for page in reports for key in (page.key, *page.sources)}
+    )
 
     @cache
     def dataset_of_job() -> dict[str, str]:
@@ -138,9 +141,15 @@ def _sensor(
     )
     def renewed_reports(context: dg.SensorEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
         # Runs first: a run that ends between the two queries has stored its updates.
-        runs = context.instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED))
-        busy = {dataset for run in runs for dataset in _datasets_of(run, dataset_of_job())}
-        updates = _last_updates(context.instance, pages.values())
+        busy = set[str]()
+        for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+            if run.asset_selection:
+                busy |= {key.path[0] for key in run.asset_selection}
+            elif run.job_name in dataset_of_job():
+                busy.add(dataset_of_job()[run.job_name])
+        entries = [record.asset_entry for record in context.instance.get_asset_records(keys)]
+        last = {entry.asset_key: entry.last_materialization_record for entry in entries}
+        updates = {key: record for key, record in last.items() if record is not None}
         requests = [
             request
             for dataset, reports in pages.items()
@@ -174,18 +183,3 @@ def _renewal_request(
         run_key=f"{dataset} {last}",
         asset_selection=[*(page.key for page in due), dg.AssetKey([dataset, "budget"])],
     )
-
-
-def _last_updates(
-    instance: dg.DagsterInstance, pages: Iterable[Sequence[ReportPage]]
-) -> dict[dg.AssetKey, dg.EventLogRecord]:
-    keys = {key for reports in pages for page in reports for key in (page.key, *page.sources)}
-    entries = [record.asset_entry for record in instance.get_asset_records(sorted(keys))]
-    last = {entry.asset_key: entry.last_materialization_record for entry in entries}
-    return {key: record for key, record in last.items() if record is not None}
-
-
-def _datasets_of(run: DagsterRun, dataset_of_job: Mapping[str, str]) -> set[str]:
-    if run.asset_selection:
-        return {key.path[0] for key in run.asset_selection}
-    return {dataset_of_job[run.job_name]} if run.job_name in dataset_of_job else set()
