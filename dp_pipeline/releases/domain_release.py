@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from dp_pipeline.config.amounts import PURE, delta_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
+from dp_pipeline.config.discovered_domain import Discover, DiscoveredDomain
 from dp_pipeline.config.errors import Damaged, NotPrepared, OtherQuestion
 from dp_pipeline.files import write_private
 from dp_pipeline.gate.noise import NoiseSource
@@ -215,23 +215,21 @@ def discovered_lines(published: PublishedBundle) -> list[tuple[str, str]]:
 
     The text also says where noise left the result uncertain. Only the first levels are listed.
     """
-    domain = discovered_domain(published.bundle)
-    return [(name, _description(attribute)) for name, attribute in domain.attributes]
-
-
-def _description(attribute: DiscoveredAttribute) -> str:
-    parts = []
-    if attribute.bounds is not None:
-        parts.append(f"{attribute.bounds[0]:g} to {attribute.bounds[1]:g}")
-    if attribute.edges is not None:
-        cuts = ", ".join(f"{edge:g}" for edge in attribute.edges)
-        parts.append(f"{len(attribute.edges) + 1} bins, cut at {cuts}")
-    if attribute.levels is not None:
-        levels = ", ".join(attribute.levels[:MOST_SHOWN])
-        parts.append(f"{len(attribute.levels)} levels: {levels}")
-    if attribute.weak is not None:
-        parts.append(attribute.weak)
-    return "; ".join(parts)
+    lines = []
+    for name, attribute in discovered_domain(published.bundle).attributes:
+        parts = []
+        if attribute.bounds is not None:
+            parts.append(f"{attribute.bounds[0]:g} to {attribute.bounds[1]:g}")
+        if attribute.edges is not None:
+            cuts = ", ".join(f"{edge:g}" for edge in attribute.edges)
+            parts.append(f"{len(attribute.edges) + 1} bins, cut at {cuts}")
+        if attribute.levels is not None:
+            levels = ", ".join(attribute.levels[:MOST_SHOWN])
+            parts.append(f"{len(attribute.levels)} levels: {levels}")
+        if attribute.weak is not None:
+            parts.append(attribute.weak)
+        lines.append((name, "; ".join(parts)))
+    return lines
 
 
 def _pointer_path(spec: DatasetSpec, home: Home, snapshot: str) -> Path:

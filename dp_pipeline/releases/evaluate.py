@@ -11,12 +11,11 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, TooFewRows
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
-from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import Bins, FloatArray, Names
+from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Bins, Names
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.metrics.classification import Codes, Scorer, predict_attribute, split_rows
 from dp_pipeline.metrics.unit_tables import UnitTables
@@ -133,11 +132,15 @@ class TableComparison:
             return {}
         import pandas as pd
 
+        centres = {}
+        for name in numbers:
+            cells = self.domain[name].cells
+            assert isinstance(cells, Bins)
+            edges = np.asarray(cells.edges, dtype=np.float64)
+            centres[name] = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
         # Pearson's, of the centres of bins, over rows without missing numbers in a pair.
         real, synthetic = (
-            pd.DataFrame({name: _middles(self.domain[name], table[name]) for name in numbers})
-            .corr()
-            .to_numpy()
+            pd.DataFrame({name: centres[name][table[name]] for name in numbers}).corr().to_numpy()
             for table in tables
         )
         moved = synthetic - real
@@ -151,13 +154,6 @@ class TableComparison:
 
 def _row_count(table: Codes) -> int:
     return len(next(iter(table.values())))
-
-
-def _middles(attribute: Attribute, codes: NDArray[Any]) -> FloatArray:
-    assert isinstance(attribute.cells, Bins)
-    edges = np.asarray(attribute.cells.edges, dtype=np.float64)
-    middles = np.append((edges[:-1] + edges[1:]) / 2, np.nan)
-    return np.asarray(middles[codes])
 
 
 AUC, PAPER_AUC, SECONDS, KEPT = "auc", "auc_paper", "seconds", "kept"

@@ -192,7 +192,12 @@ def _settled_release(
     release = kind.at(spec, facts["model"], level, home, noise=facts.get("noise", ""))
     if windows and isinstance(release, EpsilonRelease):
         release = replace(release, span=len(windows))
-    folder = _bundle_folder(release, settled)
+    draws = PurePath(*release.path, str(settled.key)[:32])
+    pointer = replay.read_document(replay.pointer_path(release))
+    if pointer is not None and PurePath(pointer["folder"]).parent == draws:
+        folder = str(pointer["folder"])
+    else:
+        folder = str(draws / settled.facts[replay.FOLDER])
     expected = {"model": release.name, "snapshot": facts["snapshot"], **release.level_facts}
     bundle = replay.pointed_bundle(spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
@@ -202,14 +207,6 @@ def _settled_release(
             "restore that folder from a backup"
         )
     return SettledRelease(release, bundle, home.released / folder, settled.time[:10])
-
-
-def _bundle_folder(release: Release, settled: Entry) -> str:
-    folder = PurePath(*release.path, str(settled.key)[:32])
-    pointer = replay.read_document(replay.pointer_path(release))
-    if pointer is not None and PurePath(pointer["folder"]).parent == folder:
-        return str(pointer["folder"])
-    return str(folder / settled.facts[replay.FOLDER])
 
 
 def require_cleared(settled: SettledRelease, *, allow_not_dp: bool) -> None:

@@ -4,10 +4,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.method import Method, RowRule
@@ -108,14 +107,14 @@ class _Selection:
     def test(self, learn: CodedRows, test: CodedRows, scorers: Sequence[Scorer]) -> ProtocolResult:
         aucs: dict[Scorer, float] = {}
         for scorer in scorers:
-            read = self._released_codes if scorer == "class_rate" else self.rule.features
+            inputs = [
+                self.rule.recode(rows).codes if scorer == "class_rate" else self.rule.features(rows)
+                for rows in (learn, test)
+            ]
             labels = len(learn.target_levels)
-            probabilities = scores(scorer, read(learn), learn.target, read(test), labels)
+            probabilities = scores(scorer, inputs[0], learn.target, inputs[1], labels)
             aucs[scorer] = macro_auc(probabilities, test.target)
         return ProtocolResult(aucs, self.seconds, len(self.rule.columns))
-
-    def _released_codes(self, rows: CodedRows) -> NDArray[Any]:
-        return self.rule.recode(rows).codes
 
 
 def _selections(

@@ -14,7 +14,7 @@ import numpy as np
 
 from dp_pipeline.anonymity import METHODS, build_method
 from dp_pipeline.anonymity.coded_rows import CodedRows, Column, KAnonymityGuarantee, TooFewRows
-from dp_pipeline.anonymity.method import Method, Recoding, sensitive_diversity
+from dp_pipeline.anonymity.method import Method, sensitive_diversity
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError, one_of
@@ -276,13 +276,19 @@ class KAnonymousDrawing(Drawing):
             recoded = self.release.method.recode(rows, promise, seed=self.release.declared.seed)
         except TooFewRows as error:
             raise TooFewRows(f"{spec.what}: {error}") from None
+        aucs: dict[str, float] = {}
+        if not dataset.is_release and promise.diversity >= 2 and recoded.auc is not None:
+            # Cross-validated, at the promised diversity and at 1.
+            one_label = replace(promise, diversity=1)
+            other = self.release.method.recode(rows, one_label, seed=self.release.declared.seed)
+            aucs = {AUC: recoded.auc, ONE_LABEL_AUC: math.nan if other.auc is None else other.auc}
         tables = k_anonymous_tables(
             rows,
             recoded,
             promise,
             label=str(dataset.label),
             is_public=not dataset.is_release,
-            aucs=self._aucs(rows, recoded),
+            aucs=aucs,
         )
         bundle = Bundle(spec.key.digest, spec.facts, (), quality={}, tables=tables, transcript="")
         if not keeps_guarantee(bundle):
@@ -291,15 +297,6 @@ class KAnonymousDrawing(Drawing):
                 "it did not: nothing is released"
             )
         return bundle
-
-    def _aucs(self, rows: CodedRows, recoded: Recoding) -> dict[str, float]:
-        """Return cross-validated AUC at the promised diversity and at 1; empty if not measured."""
-        release = self.release
-        if release.spec.is_release or release.promise.diversity < 2 or recoded.auc is None:
-            return {}
-        one_label = replace(release.promise, diversity=1)
-        other = release.method.recode(rows, one_label, seed=release.declared.seed)
-        return {AUC: recoded.auc, ONE_LABEL_AUC: math.nan if other.auc is None else other.auc}
 
     def texts(self, bundle: Bundle) -> dict[str, str]:
         from dp_pipeline.reporting.pages import card

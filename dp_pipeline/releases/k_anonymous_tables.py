@@ -35,7 +35,7 @@ def k_anonymous_tables(
     ``released``: one text for each kept column, and the label; sorted rows. ``columns``: name,
     source attribute and rule of each column. ``measures``: name and value of every measure of the
     released rows, with ``aucs``. ``suppressed``: number of suppressed rows; of public rows, by
-    label.
+    label, with its share of the label's rows.
 
     They do not show the order of rows or of the selection, nor columns that were not kept. Of
     sensitive rows only the number of suppressed ones is released: the label of a single one would
@@ -45,6 +45,17 @@ def k_anonymous_tables(
     is_bits = isinstance(anonymized.rule, BitRule)
     report = measure_disclosure(released, label=label, k=promise.k, bits=is_bits)
     facts = {**report.facts(), **(aucs or {})}
+    suppressed: dict[str, np.ndarray] = {
+        "rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)
+    }
+    if is_public:
+        labels = rows.target_levels
+        counts = np.bincount(rows.target[anonymized.suppressed], minlength=len(labels))
+        suppressed = {
+            "label": np.array(labels, dtype=np.str_),
+            "rows": counts.astype(np.int64),
+            "share": counts / np.maximum(1, rows.target_counts),
+        }
     return {
         **released,
         "columns": _rules(anonymized.rule),
@@ -52,7 +63,7 @@ def k_anonymous_tables(
             "name": np.array(list(facts), dtype=np.str_),
             "value": np.array(list(facts.values()), dtype=np.float64),
         },
-        "suppressed": _suppressed_rows(rows, anonymized, by_label=is_public),
+        "suppressed": suppressed,
     }
 
 
@@ -169,20 +180,3 @@ def _rule(bit: Bit, column: Column) -> str:
     if bit.asks == "at_least":
         return f"1 where {column.name} is in {level} or above"
     return f"1 where {column.name} is {level}"
-
-
-def _suppressed_rows(
-    rows: CodedRows, anonymized: Recoding, *, by_label: bool
-) -> dict[str, np.ndarray]:
-    """Return a table with the number of suppressed rows, in one row.
-
-    by_label   one row for each label, also with the suppressed share of the label's rows
-    """
-    if not by_label:
-        return {"rows": np.array([anonymized.suppressed.sum()], dtype=np.int64)}
-    counts = np.bincount(rows.target[anonymized.suppressed], minlength=len(rows.target_levels))
-    return {
-        "label": np.array(rows.target_levels, dtype=np.str_),
-        "rows": counts.astype(np.int64),
-        "share": counts / np.maximum(1, rows.target_counts),
-    }

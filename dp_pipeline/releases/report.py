@@ -218,7 +218,10 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
     ]
     rows = tuple(quality[names[-1]]) if names else ()
     spent = ledger.blocks(spec.population)
-    totals = _totals(names, evaluations)
+    totals: dict[str, list[curves.WindowNumber]] = {}
+    for name in names:
+        for model, total in evaluations[name].get("totals", {}).items():
+            totals.setdefault(model, []).append(curves.WindowNumber(name, *total))
     pictures = (*_over_time(spec, quality, totals), *_last_maps(spec, newest))
     path = write_report(
         home.reports / f"{spec.name}.html",
@@ -248,16 +251,6 @@ def _evaluated(
                 state=pointer["state"],
                 compared=parse_compared_tables(evaluation.get("compared", {}).get(model, [])),
             )
-
-
-def _totals(
-    names: Sequence[str], evaluations: Mapping[str, Any]
-) -> dict[str, list[curves.WindowNumber]]:
-    totals: dict[str, list[curves.WindowNumber]] = {}
-    for name in names:
-        for model, total in evaluations[name].get("totals", {}).items():
-            totals.setdefault(model, []).append(curves.WindowNumber(name, *total))
-    return totals
 
 
 def _over_time(

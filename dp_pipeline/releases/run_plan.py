@@ -14,7 +14,6 @@ from dp_pipeline.ledger import Account, Balance
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.releases.account import declared_account, gains_windows, limits_note
-from dp_pipeline.releases.domain_release import DomainRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.run_options import PREVIOUS, RunOptions
@@ -23,6 +22,8 @@ from dp_pipeline.results.measurement import gaussian_moments, mean_noise
 
 COLUMNS = ("model", "ε", "state", "cost")
 """Columns of planned releases, and of those that a run has made, as text."""
+
+_CELLS: dict[tuple[str, str, str], int | None] = {}
 
 
 @dataclass(frozen=True)
@@ -199,9 +200,17 @@ def _plan_window(options: RunOptions) -> RunPlan:
     discovery = options.discovery
     planned = [_plan_release(each, releases, snapshot, new_draw=new_draw) for each in releases]
     windows = sorted({window for release in planned for window in release.windows})
+    if discovery is not None:
+        state = _state_words(home.ledger.state(discovery.key(snapshot).digest))
+        # A snapshot's discovery is charged once.
+        is_new = state == "new"
+        cost = discovery.cost if is_new else Fraction(0)
+        delta = discovery.delta if is_new else Fraction(0)
+        domain = PlannedRelease(discovery.name, discovery.epsilon, cost, state, delta=delta)
+        planned = [domain, *planned]
     return RunPlan(
         spec=spec,
-        releases=(*([] if discovery is None else [_plan_domain(discovery, snapshot)]), *planned),
+        releases=tuple(planned),
         balance=_balance(spec, home, account),
         windows={window: _balance(spec.at_window(window), home, account) for window in windows},
         limits_note=limits_note(spec, home),
@@ -236,19 +245,6 @@ def _snapshot(spec: DatasetSpec, home: Home, name: str) -> Snapshot:
     return current or Snapshot(Path(home.raw, spec.name, default_name), b"")
 
 
-def _plan_domain(release: DomainRelease, snapshot: Snapshot) -> PlannedRelease:
-    """Return the planned discovery of a domain, which is charged once for each snapshot."""
-    state = _state_words(release.home.ledger.state(release.key(snapshot).digest))
-    is_new = state == "new"
-    return PlannedRelease(
-        release.name,
-        release.epsilon,
-        release.cost if is_new else Fraction(0),
-        state,
-        delta=release.delta if is_new else Fraction(0),
-    )
-
-
 def _plan_release(
     release: EpsilonRelease, together: Sequence[EpsilonRelease], last: Snapshot, *, new_draw: bool
 ) -> PlannedRelease:
@@ -273,12 +269,18 @@ def _plan_release(
     state = ledger.state(key.digest)
     # As the ledger will count it: in whole billionths, rounded up.
     nano = nano_epsilon(release.refinement_cost(refined)) if state is None else 0
+    widest, model = spec.widest, release.model
+    cache_key = widest.digest, release.name, repr(model)
+    if cache_key not in _CELLS:
+        # It takes a second to compute.
+        cells = model.most_cells(widest.domain) if isinstance(model, TableModel) else None
+        _CELLS[cache_key] = cells
     return PlannedRelease(
         release.name,
         release.epsilon,
         Fraction(nano, NANO),
         release.guarantee.label_state(_state_words(state)),
-        _most_cells(release),
+        _CELLS[cache_key],
         windows=release.windows,
         noise=_mean_count_noise(release),
         rows=release.spec.nominal_rows,
@@ -298,16 +300,3 @@ def _mean_count_noise(release: EpsilonRelease) -> float | None:
     if guarantee.currency.delta is None:
         return mean_noise(laplace_scale(l1=distance, epsilon=amount))
     return gaussian_moments(gaussian_variance(l2_squared=distance**2, rho=amount))[0]
-
-
-_CELLS: dict[tuple[str, str, str], int | None] = {}
-
-
-def _most_cells(release: EpsilonRelease) -> int | None:
-    # It takes a second to compute.
-    spec, model = release.spec.widest, release.model
-    cache_key = spec.digest, release.name, repr(model)
-    if cache_key not in _CELLS:
-        cells = model.most_cells(spec.domain) if isinstance(model, TableModel) else None
-        _CELLS[cache_key] = cells
-    return _CELLS[cache_key]
