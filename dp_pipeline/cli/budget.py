@@ -213,17 +213,17 @@ def _write_csv(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
 
 
 def _write_json(lines: list[tuple[Line, list[Line]]], file: TextIO) -> None:
-    documents = [{**_values(line), "spends": spends} for line, spends in lines]
-    json.dump({"format": FORMAT, "lines": documents}, file, indent=1, ensure_ascii=False)
-    file.write("\n")
-
-
-def _values(line: Line) -> dict[str, Any]:
     from dp_pipeline.config.parameters import fact_values
 
-    fields: dict[str, Any] = {name: text for name, text in line.items() if text}
-    values = fact_values(line["parameters"])
-    return fields if values is None else {**fields, "parameters": values}
+    documents = []
+    for line, spends in lines:
+        document: dict[str, Any] = {name: text for name, text in line.items() if text}
+        parameters = fact_values(line["parameters"])
+        if parameters is not None:
+            document["parameters"] = parameters
+        documents.append({**document, "spends": spends})
+    json.dump({"format": FORMAT, "lines": documents}, file, indent=1, ensure_ascii=False)
+    file.write("\n")
 
 
 def _limits(account: Account | None) -> str:

@@ -76,10 +76,16 @@ def data_retire(dataset: str, yes: bool) -> None:
     """
     from datetime import UTC, datetime
 
+    from dp_pipeline.config.catalogue import file_of, load_all
     from dp_pipeline.raw.retirement import retire, snapshots_of
     from dp_pipeline.releases.home import find_home
 
-    home, declared = find_home(), _load_declarations(dataset)
+    home = find_home()
+    file_of(dataset)
+    # Rows of a population are known by their manifests too: a draft stops nothing.
+    declared, refused = load_all()
+    if dataset in refused:
+        raise DeclarationError(refused[dataset])
     population = declared[dataset].population
     together = {name for name, spec in declared.items() if spec.population == population}
     snapshots = snapshots_of(home.raw, population, datasets=together)
@@ -96,18 +102,6 @@ def data_retire(dataset: str, yes: bool) -> None:
         retire(snapshot, population=population, on=datetime.now(UTC).date())
     words = "deleted; releases and ledger stay. `--snapshot NAME` reads a new snapshot of"
     click.echo(f"{words} {dataset}")
-
-
-def _load_declarations(dataset: str) -> dict[str, DatasetSpec]:
-    """Return every valid declaration by name; DeclarationError if ``dataset`` is invalid."""
-    from dp_pipeline.config.catalogue import file_of, load_all
-
-    file_of(dataset)
-    # Rows of a population are known by their manifests too: a draft stops nothing.
-    declared, refused = load_all()
-    if dataset in refused:
-        raise DeclarationError(refused[dataset])
-    return declared
 
 
 @click.command("docs")

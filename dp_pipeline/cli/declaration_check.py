@@ -43,22 +43,18 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
 
     lines   the lines of the file
     """
-    _require_source(spec, lines)
+    name, kind = spec.source.location, spec.source.kind
+    names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(kind, (name,))
+    _require_known("the name of the source", names, name, lines, "source", "name")
+    for option in spec.source.options:
+        place, known = ("source", "options", option), ("seed", "rows")
+        _require_known("an option of the source", known, option, lines, *place)
     for name in spec.models:
         _require_model(spec, name, lines)
     with _at(lines, "ceiling"):
         build_model(spec, next(iter(spec.models)))
     for name in spec.k_anonymity.methods if spec.k_anonymity else ():
         _require_method(spec, name, lines)
-
-
-def _require_source(spec: DatasetSpec, lines: Document) -> None:
-    name, options = spec.source.location, spec.source.options
-    names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(spec.source.kind, (name,))
-    _require_known("the name of the source", names, name, lines, "source", "name")
-    for option in options:
-        place, known = ("source", "options", option), ("seed", "rows")
-        _require_known("an option of the source", known, option, lines, *place)
 
 
 def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
@@ -103,7 +99,16 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 def find_warnings(spec: DatasetSpec, file: Path) -> list[str]:
     """Return the warnings about a declaration and its file, without opening a source."""
-    lines = [*_absent_files(spec), *_folder_warnings(file), *_dependences(spec)]
+    lines = list(_absent_files(spec))
+    searched, folder = os.environ.get(catalogue.DATASETS_VARIABLE), follow_links(file).parent
+    if folder not in {follow_links(path) for path in (catalogue.BUILT_IN, searched) if path}:
+        variable = catalogue.DATASETS_VARIABLE
+        lines.append(f"commands and Dagster look for it with {variable}={folder} alone")
+    lines += [
+        f"{coarse} follows from {fine}: `constraints: {{depends: {{{fine}: {coarse}}}}}` keeps "
+        "synthetic rows from contradicting that"
+        for fine, coarse in proposed_dependences(spec.domain)
+    ]
     error = _home_error()
     return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
 
@@ -140,14 +145,6 @@ def _home_error() -> str:
     return ""
 
 
-def _dependences(spec: DatasetSpec) -> Iterator[str]:
-    for fine, coarse in proposed_dependences(spec.domain):
-        yield (
-            f"{coarse} follows from {fine}: `constraints: {{depends: {{{fine}: {coarse}}}}}` keeps "
-            "synthetic rows from contradicting that"
-        )
-
-
 def _absent_files(spec: DatasetSpec) -> Iterator[str]:
     for source in (each.source for each in spec.source_specs):
         if source.kind in FILES and not source.is_remote and source.download is None:
@@ -156,14 +153,6 @@ def _absent_files(spec: DatasetSpec) -> Iterator[str]:
             locations = [path.removeprefix("file:") for path in paths]
             absent = (path for path in locations if not Path(path).exists())
             yield from (f"the source {path} is not there" for path in absent)
-
-
-def _folder_warnings(file: Path) -> Iterator[str]:
-    """Yield a warning if a file is outside the folders that other commands search."""
-    own = os.environ.get(catalogue.DATASETS_VARIABLE) or catalogue.BUILT_IN
-    folder = follow_links(file).parent
-    if folder not in {follow_links(catalogue.BUILT_IN), follow_links(own)}:
-        yield f"commands and Dagster look for it with {catalogue.DATASETS_VARIABLE}={folder} alone"
 
 
 def check_document(spec: DatasetSpec, file: Path, warnings: list[str]) -> Mapping[str, Any]:

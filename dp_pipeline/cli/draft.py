@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import TODO
 
 if TYPE_CHECKING:
-    from dp_pipeline.config.draft import SourceColumn
     from dp_pipeline.config.source import Source
     from dp_pipeline.config.yaml_text import Value
 
@@ -63,7 +61,10 @@ def data_init(
         # The first line is a row: it must not be looked at.
         fields["delimiter"] = TODO
     _write(path, _draft(name, source, fields, origin=origin_name, person=person, public=public))
-    _print_next(where / path.name, has_todos=not public)
+    click.echo(f"{where / path.name}: written" + ("" if public else "; decide every TODO in it"))
+    if follow_links(os.environ.get(DATASETS_VARIABLE) or "/") != path.parent:
+        click.echo(f"export {DATASETS_VARIABLE}={path.parent}")
+    click.echo(f"dp-pipeline data check {where / path.name}")
 
 
 def _source_fields(
@@ -183,27 +184,22 @@ def _draft(
 
     columns, rows = read_schema(source), 0
     if person:
-        _require_person(person, columns)
+        column = next((column for column in columns if column.name == person), None)
+        if column is None:
+            raise DeclarationError(
+                f"data init: the source has no column {person[:60]!r} for persons: name one of its "
+                "columns"
+            )
+        if not (column.is_integer or column.kind in ("text", "unknown")):
+            raise DeclarationError(
+                f"data init: the person's column {person[:60]!r} must hold text or whole numbers, "
+                f"not the type {column.type}: write it as int64 or text"
+            )
     columns = tuple(column for column in columns if column.name != person)
     if public:
         rows, columns = propose_columns(source, columns, name=name)
     outline = Outline(name, origin, fields, attribute_names(columns), person or None)
     return public_draft(outline, rows=rows) if public else sensitive_draft(outline)
-
-
-def _require_person(name: str, columns: Sequence[SourceColumn]) -> None:
-    """Raise DeclarationError unless a column ``name`` is of text, integers or an unknown type."""
-    person = next((column for column in columns if column.name == name), None)
-    if person is None:
-        raise DeclarationError(
-            f"data init: the source has no column {name[:60]!r} for persons: name one of its "
-            "columns"
-        )
-    if not (person.is_integer or person.kind in ("text", "unknown")):
-        raise DeclarationError(
-            f"data init: the person's column {name[:60]!r} must hold text or whole numbers, not "
-            f"the type {person.type}: write it as int64 or text"
-        )
 
 
 def _write(path: Path, text: str) -> None:
@@ -238,13 +234,3 @@ def schema_text() -> str:
 def data_schema() -> None:
     """Print the JSON Schema of data set files, for editors."""
     click.echo(schema_text(), nl=False)
-
-
-def _print_next(path: Path, *, has_todos: bool) -> None:
-    from dp_pipeline.config.catalogue import DATASETS_VARIABLE
-
-    click.echo(f"{path}: written" + ("; decide every TODO in it" if has_todos else ""))
-    folder = follow_links(path).parent
-    if follow_links(os.environ.get(DATASETS_VARIABLE) or "/") != folder:
-        click.echo(f"export {DATASETS_VARIABLE}={folder}")
-    click.echo(f"dp-pipeline data check {path}")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dp_pipeline.config.amounts import Currency
     from dp_pipeline.config.dataset import DatasetSpec
     from dp_pipeline.releases.foreseen import PairForecast
-    from dp_pipeline.releases.run_options import RunOptions
     from dp_pipeline.releases.run_plan import PlannedRelease, RunPlan
 
 
@@ -28,6 +27,7 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     It also shows what the account has spent, what is left, and its ceiling. Nothing is read or
     charged. Exit code 3 where the budget is too small.
     """
+    from dp_pipeline.releases.foreseen import discovery_lines, forecast_pairs
     from dp_pipeline.releases.run_options import parse_request
     from dp_pipeline.releases.run_plan import plan_run, refined_cost
 
@@ -35,7 +35,11 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
     planned, in_steps = plan_run(request), refined_cost(request)
     if in_steps is not None and in_steps >= planned.total_cost:
         in_steps = None
-    tables, discovery = _forecast_unpaid(request, planned)
+    unpaid = [release for release in planned.releases if release.state.startswith("new")]
+    keys, foreseen = {(each.model, each.epsilon) for each in unpaid}, forecast_pairs(request)
+    tables = [each for each in foreseen if (each.release.name, each.release.epsilon) in keys]
+    is_open = any(release.model == "domain" for release in unpaid)
+    discovery = list(discovery_lines(request.spec)) if is_open else []
     reader.print_output(
         lambda: {
             **plan_document(planned),
@@ -46,18 +50,6 @@ def plan(dataset: str, reader: Reader, **options: Any) -> None:
         lambda: _print_page(planned, in_steps, [*(table.text for table in tables), *discovery]),
     )
     planned.require_budget()
-
-
-def _forecast_unpaid(request: RunOptions, planned: RunPlan) -> tuple[list[PairForecast], list[str]]:
-    """Return (forecast of measured pairs for each unpaid release that chooses them, lines about an
-    unpaid discovery)."""
-    from dp_pipeline.releases.foreseen import discovery_lines, forecast_pairs
-
-    unpaid = [release for release in planned.releases if release.state.startswith("new")]
-    keys, foreseen = {(each.model, each.epsilon) for each in unpaid}, forecast_pairs(request)
-    tables = [each for each in foreseen if (each.release.name, each.release.epsilon) in keys]
-    is_open = any(release.model == "domain" for release in unpaid)
-    return tables, list(discovery_lines(request.spec)) if is_open else []
 
 
 def _pairs(table: PairForecast) -> dict[str, Any]:
@@ -96,7 +88,16 @@ def plan_document(planned: RunPlan) -> dict[str, Any]:
         "dataset": spec.name,
         "currency": spec.currency.name,
         "releases": [_release(release) for release in planned.releases],
-        "windows": [_window(planned, name) for name in planned.windows],
+        "windows": [
+            {
+                "window": name,
+                "requested": amount_text(planned.cost_of(name)),
+                "spent": amount_text(window.window_spent),
+                "left": amount_text(window.remaining),
+                "ceiling": amount_text(window.window_ceiling),
+            }
+            for name, window in planned.windows.items()
+        ],
         **{name.replace(" ", "_"): amount_text(amount) for name, amount in amounts.items()},
         "delta": str(planned.delta),
         "limits": planned.limits_note,
@@ -113,17 +114,6 @@ def _release(planned: PlannedRelease) -> dict[str, Any]:
         "noise_of_a_count": number_or_none(planned.noise),
         "noise_of_a_share": number_or_none(planned.noise_of_a_share),
         "cells_at_most": planned.cells,
-    }
-
-
-def _window(planned: RunPlan, name: str) -> dict[str, str]:
-    balance = planned.windows[name]
-    return {
-        "window": name,
-        "requested": amount_text(planned.cost_of(name)),
-        "spent": amount_text(balance.window_spent),
-        "left": amount_text(balance.remaining),
-        "ceiling": amount_text(balance.window_ceiling),
     }
 
 

@@ -79,7 +79,18 @@ def result_document(result: RunResult) -> Document:
         return {
             "dataset": spec.name,
             "guarantee": "not-dp",
-            "releases": [_table(release) for release in _by_method(result)],
+            "releases": [
+                {
+                    "method": table.model,
+                    **vars(TableFacts.of(table.bundle)),
+                    "state": table.origin,
+                    "quality": [quality_document(row) for row in table.quality],
+                    "key": table.bundle.key,
+                    "card": str(table.folder / CARD),
+                    "folder": str(table.folder),
+                }
+                for table in _by_method(result)
+            ],
             "page": str(result.report),
         }
     return {
@@ -206,18 +217,6 @@ def _table_cells(table: ReleaseResult) -> list[str]:
         "–" if auc is None else number_text(auc),
         table.state,
     ]
-
-
-def _table(table: ReleaseResult) -> dict[str, Any]:
-    return {
-        "method": table.model,
-        **vars(TableFacts.of(table.bundle)),
-        "state": table.origin,
-        "quality": [quality_document(row) for row in table.quality],
-        "key": table.bundle.key,
-        "card": str(table.folder / CARD),
-        "folder": str(table.folder),
-    }
 
 
 def print_failed_checks(spec: DatasetSpec, names: Sequence[str], *, custodian: bool) -> None:

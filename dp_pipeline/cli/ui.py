@@ -123,7 +123,13 @@ class WebGuard:
         except RequestRefused as refusal:
             await _refuse(scope, refusal, send)
             return
-        await self._app(scope, receive, _with_headers(send))
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_ADDED]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
 
 
 def declared_origins() -> tuple[str, ...]:
@@ -147,27 +153,35 @@ def require_own(scope: Scope, origins: Sequence[str] = ()) -> None:
     name), and Origin or Sec-Fetch-Site for the requesting page. Other programs send only the host:
     they need a JSON body, which no form and no image can send without asking the server first.
     """
-    _require_plain_path(scope["path"])
-    headers = _headers(scope)
-    _require_host(headers, origins)
-    _require_page(scope, headers)
-    _require_origin(headers, origins)
-    if scope["type"] == "http":
-        _require_method(scope, headers)
-
-
-def _require_plain_path(path: str) -> None:
-    """Raise RequestRefused for control characters in a path.
-
-    Starlette's routes end in a ``$``, which matches before a last line end too, so that another
-    path would be answered than is checked here.
-    """
-    if _CONTROL.search(path):
+    # Starlette's routes end in a ``$``, which matches before a last line end too, so that another
+    # path would be answered than is checked here.
+    if _CONTROL.search(scope["path"]):
         raise RequestRefused(
             400,
             "the path of a request must not have control characters, but it has some: "
             "correct the address",
         )
+    headers = _headers(scope)
+    host, origin = headers.get("host", "").lower(), headers.get("origin")
+    own_origins = {proxy for proxy in origins if proxy.partition("://")[2] == host}
+    if _THIS_COMPUTER.fullmatch(host):
+        own_origins.add(f"http://{host}")
+    if not own_origins:
+        raise RequestRefused(
+            403,
+            "the host of a request must be localhost, 127.0.0.1, [::1] or that of an origin in "
+            f"{ORIGINS_VARIABLE}, not {host[:60]!r}: open one of these",
+        )
+    _require_page(scope, headers)
+    # Browsers send an origin with each changing request.
+    if origin is not None and origin.lower() not in own_origins:
+        raise RequestRefused(
+            403,
+            f"a request must come from these pages, not from {origin.lower()[:60]!r}: a proxy has "
+            f"to pass its own host on, and to be listed in {ORIGINS_VARIABLE}",
+        )
+    if scope["type"] == "http":
+        _require_method(scope, headers)
 
 
 def _headers(scope: Scope) -> dict[str, str]:
@@ -180,24 +194,6 @@ def _headers(scope: Scope) -> dict[str, str]:
             raise RequestRefused(400, reason)
         headers[name] = value.decode("latin-1").strip()
     return headers
-
-
-def _require_host(headers: Mapping[str, str], origins: Sequence[str]) -> None:
-    host = headers.get("host", "").lower()
-    if not _own_origins(host, origins):
-        raise RequestRefused(
-            403,
-            "the host of a request must be localhost, 127.0.0.1, [::1] or that of an origin in "
-            f"{ORIGINS_VARIABLE}, not {host[:60]!r}: open one of these",
-        )
-
-
-def _own_origins(host: str, origins: Sequence[str]) -> set[str]:
-    """Return the origins that pages served under ``host`` have; empty for a foreign host."""
-    own = {origin for origin in origins if origin.partition("://")[2] == host}
-    if _THIS_COMPUTER.fullmatch(host):
-        own.add(f"http://{host}")
-    return own
 
 
 def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
@@ -218,17 +214,6 @@ def _require_page(scope: Scope, headers: Mapping[str, str]) -> None:
             403,
             f"a request must come from these pages, but it is a {site[:20]} one: open the page "
             "from its own address",
-        )
-
-
-def _require_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
-    """Raise RequestRefused for a foreign origin; browsers send one with each changing request."""
-    origin = headers.get("origin")
-    if origin is not None and origin.lower() not in _own_origins(headers["host"].lower(), origins):
-        raise RequestRefused(
-            403,
-            f"a request must come from these pages, not from {origin.lower()[:60]!r}: a proxy has "
-            f"to pass its own host on, and to be listed in {ORIGINS_VARIABLE}",
         )
 
 
@@ -270,15 +255,6 @@ async def _refuse(scope: Scope, refusal: RequestRefused, send: Send) -> None:
     ]
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _with_headers(send: Send) -> Send:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *_ADDED]
-        await send(message)
-
-    return sent
 
 
 OURS = [sys.executable, "-m", "dp_pipeline.cli"]

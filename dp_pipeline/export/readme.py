@@ -93,7 +93,8 @@ def _paragraphs(release: ReportedRelease, files: Mapping[str, str]) -> Iterator[
     yield _wrapped(
         f"{kind} {release.standing}: card.html says what that means, and how good it is."
     )
-    if stated := "\n".join(_publisher(spec)):
+    about = ((title, getattr(spec.about, name)) for name, title in _ABOUT.items())
+    if stated := "\n".join(f"{title}: {value}" for title, value in about if value is not None):
         yield stated + "\n"
     yield "Files\n-----\n"
     width = max(map(len, files))
@@ -115,13 +116,6 @@ def _paragraphs(release: ReportedRelease, files: Mapping[str, str]) -> Iterator[
         "To check that the folder is as it was published: `dp-pipeline verify FOLDER`, or "
         "`sha256sum --check SHA256SUMS` for its files alone."
     )
-
-
-def _publisher(spec: DatasetSpec) -> Iterator[str]:
-    for name, title in _ABOUT.items():
-        value = getattr(spec.about, name)
-        if value is not None:
-            yield f"{title}: {value}"
 
 
 def _wrapped(text: str) -> str:
