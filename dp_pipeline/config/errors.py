@@ -198,12 +198,11 @@ class BudgetExceeded(PipelineError):
         remedy = ""
         if account:
             dataset = purpose.partition("/")[0]
-            owner = dataset if is_name(dataset) else "NAME"
+            dataset = dataset if is_name(dataset) else "NAME"
             options = {"each_window": "--each-window", "per_month": "--per-month"}
             option = "--delta" if symbol == "δ" else options.get(limit, "--total")
-            later = ", or wait for the next month" if option == "--per-month" else ""
-            remedy = f"; more, for ever: `dp-pipeline budget raise {owner} {option} … --reason …`"
-            remedy += later
+            remedy = f"; more, for ever: `dp-pipeline budget raise {dataset} {option} … --reason …`"
+            remedy += ", or wait for the next month" if option == "--per-month" else ""
         super().__init__(
             f"{purpose} refused by {where}: requested {symbol}={text(requested)}, "
             f"spent{period} {text(spent)}, left {text(self.left)}, {limit} {text(ceiling)}{remedy}"

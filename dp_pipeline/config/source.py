@@ -201,7 +201,12 @@ class Source:
         local = () if self.is_remote else self.locations
         places = [(split_database_file(path) or ("", path))[1] for path in local]
         places = [path for path in places if Path(path).is_absolute()]
-        linked = (file_name(path) for place in places for path in (place, *_linked_parts(place)))
+        linked: list[str] = []
+        for place in places:
+            linked.append(file_name(place))
+            for parent, _, files in os.walk(place):
+                parts = (Path(parent, name) for name in files if name.endswith(".parquet"))
+                linked += [file_name(str(part)) for part in parts if part.is_symlink()]
         states = (state for place in places for state in _states(Path(place)))
         numbers = [_inode(path) for path in states if S_ISREG(path.st_mode) and path.st_nlink > 1]
         inodes = (f"{_INODE}{device}:{file}" for device, file in numbers)
@@ -360,12 +365,6 @@ def _path_of(name: str) -> Path | None:
     if not name.startswith(f"{_FILE}/"):
         return None
     return Path(os.path.normpath(name.removeprefix(_FILE)))
-
-
-def _linked_parts(folder: str) -> Iterator[str]:
-    for parent, _, files in os.walk(folder):
-        paths = (Path(parent, name) for name in files if name.endswith(".parquet"))
-        yield from (str(path) for path in paths if path.is_symlink())
 
 
 def _states(path: Path) -> Iterator[os.stat_result]:

@@ -4,7 +4,7 @@ They are exact; for many rows they are those of a sample, with a bound on the er
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,15 +93,20 @@ def distances_of_table(
     of_parts = {*parts.attributes}
     of_units = [attributes for attributes in listed if of_parts.isdisjoint(attributes)]
     others = [attributes for attributes in listed if not of_parts.isdisjoint(attributes)]
-    return {
+    compared = {
         **_each_distance(tables[0].units, tables[1].units, sizes, of_units),
         **_each_distance(tables[0].parts, tables[1].parts, sizes, others),
-        **{
-            (name, name): EstimatedDistance(_pair_distance(*tables, name), None)
-            for name in names
-            if name in of_parts
-        },
     }
+    for name in (name for name in names if name in of_parts):
+        c, s = (table.pair_counts(name).sum(axis=0) for table in tables)
+        if not tables[0].has_order:
+            # The pairs of a set count in both orders.
+            c, s = c + c.T, s + s.T
+        n, m = int(c.sum()), int(s.sum())
+        shares = s / m if m else np.full(s.shape, 1 / s.size)
+        distance = float(np.abs(c / n - shares).sum()) / 2 if n else float("nan")
+        compared[name, name] = EstimatedDistance(distance, None)
+    return compared
 
 
 def _each_distance(
@@ -110,16 +115,6 @@ def _each_distance(
     groups: Mapping[str, Sequence[Names]] = {str(i): [names] for i, names in enumerate(listed)}
     distances = estimated_distances(real, released, sizes, groups)
     return dict(zip(listed, distances.values(), strict=True))
-
-
-def _pair_distance(real: UnitTables, released: UnitTables, name: str) -> float:
-    """Return an attribute's distance over pairs of parts of one unit, in both orders for a set."""
-    c, s = (tables.pair_counts(name).sum(axis=0) for tables in (real, released))
-    if not real.has_order:
-        c, s = c + c.T, s + s.T
-    n, m = int(c.sum()), int(s.sum())
-    shares = s / m if m else np.full(s.shape, 1 / s.size)
-    return float(np.abs(c / n - shares).sum()) / 2 if n else float("nan")
 
 
 def _halves(table: Codes, names: Sequence[str]) -> tuple[Codes, ...]:
@@ -220,7 +215,15 @@ class _TablePair:
     def dense_distance(self, marginal: Names, buffer: NDArray[np.int32]) -> float:
         """Return the variation distance of a marginal, counted into ``buffer`` (2, cells)."""
         for table, counts in zip((self.real, self.released), buffer, strict=True):
-            _count(_cell_steps(table, self.sizes, marginal), counts)
+            counts[:] = 0
+            for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
+                step = slice(start, start + _ROWS_A_STEP)
+                # Flat indices of the rows' cells, the last attribute fastest.
+                keys = table[marginal[0]][step].astype(np.int32)
+                for name in marginal[1:]:
+                    keys *= np.int32(self.sizes[name])
+                    keys += table[name][step]
+                np.add.at(counts, keys.astype(np.int64), np.int32(1))
         return self._distance_of_counts(*buffer)
 
     def sparse_distance(self, marginal: Names) -> float:
@@ -235,9 +238,9 @@ class _TablePair:
         keys, cells = _renumber(keys, cells)
         if self.m == 0:
             return self._distance_to_uniform(np.bincount(keys), self.cells(marginal))
-        counts = np.empty((2, cells), dtype=np.int32)
-        _count([keys[: self.n]], counts[0])
-        _count([keys[self.n :]], counts[1])
+        counts = np.zeros((2, cells), dtype=np.int32)
+        np.add.at(counts[0], keys[: self.n], np.int32(1))
+        np.add.at(counts[1], keys[self.n :], np.int32(1))
         return self._distance_of_counts(*counts)
 
     def _distance_to_uniform(self, counts: IntArray, cells: int) -> float:
@@ -257,23 +260,6 @@ class _TablePair:
             shares = c_step[both] * np.int64(self.m), s_step[both] * np.int64(self.n)
             shared += int(np.minimum(*shares).sum())
         return (self.n * self.m - shared) / (self.n * self.m)
-
-
-def _cell_steps(table: Codes, sizes: Mapping[str, int], marginal: Names) -> Iterator[IntArray]:
-    """Yield the rows' cells in a marginal in steps, as flat indices, last attribute fastest."""
-    for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
-        step = slice(start, start + _ROWS_A_STEP)
-        keys = table[marginal[0]][step].astype(np.int32)
-        for name in marginal[1:]:
-            keys *= np.int32(sizes[name])
-            keys += table[name][step]
-        yield keys.astype(np.int64)
-
-
-def _count(steps: Iterable[IntArray], counts: NDArray[np.int32]) -> None:
-    counts[:] = 0
-    for keys in steps:
-        np.add.at(counts, keys, np.int32(1))
 
 
 def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:

@@ -116,8 +116,17 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
     sizes = np.bincount(persons.codes[is_kept], minlength=1)
     is_crowded = is_kept & (sizes[persons.codes] > at_most)
     if is_crowded.any():
-        surplus = _surplus_rows(table, keys, persons, np.flatnonzero(is_crowded), at_most)
-        is_kept[surplus] = False
+        rows = np.flatnonzero(is_crowded)
+        digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
+        order = _order(codes, digests)
+        is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
+        if is_copy.any():
+            copies, counts = order[is_copy], _copies_before(is_copy)
+            digests[copies] = siphash.of_words([digests[copies], counts], keys.rows.copies)
+            order = _order(codes, digests)
+        codes = codes[order]
+        # Rows that are not among the first ``at_most`` of their person.
+        is_kept[rows[order[at_most:][codes[at_most:] == codes[:-at_most]]]] = False
     return table.filter(pa.array(is_kept))
 
 
@@ -198,22 +207,6 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     if column.type in TEXT:
         column = column.cast(_TEXT)
     return column
-
-
-def _surplus_rows(
-    table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray, at_most: int
-) -> IntArray:
-    """Return the indices of rows that are not among their person's first ``at_most`` by digest."""
-    digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
-    order = _order(codes, digests)
-    is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
-    if is_copy.any():
-        copies, counts = order[is_copy], _copies_before(is_copy)
-        digests[copies] = siphash.of_words([digests[copies], counts], keys.rows.copies)
-        order = _order(codes, digests)
-    codes = codes[order]
-    surplus: IntArray = rows[order[at_most:][codes[at_most:] == codes[:-at_most]]]
-    return surplus
 
 
 def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray) -> Words:

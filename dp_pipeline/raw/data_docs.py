@@ -49,7 +49,16 @@ def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
     as they were stored.
     """
     with snapshot.locked():
-        suites = _suites(spec, snapshot)
+        expectations = expectations_of(spec)
+        structural = tuple(e for e in expectations if e.structural)
+        schema = schema_frame(spec, snapshot)
+        suites: list[Suite] = [(f"{spec.name}_schema", structural, schema)]
+        if all(evaluate(spec, structural, schema).values()):
+            row_dependent = tuple(e for e in expectations if not e.structural)
+            # The library's pages need all rows in one frame.
+            tables = map(_with_dictionaries, ingested_tables(spec, snapshot))
+            frame = row_frame(spec, pa.concat_tables(tables))
+            suites.append((f"{spec.name}_rows", row_dependent, frame))
         folder = snapshot.folder / FOLDER
         with temporary_folder(folder) as scratch:
             _validate_and_write(spec, suites, scratch)
@@ -58,20 +67,6 @@ def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
                 shutil.rmtree(folder)
             scratch.rename(folder)
     return folder
-
-
-def _suites(spec: DatasetSpec, snapshot: Snapshot) -> list[Suite]:
-    expectations = expectations_of(spec)
-    structural = tuple(e for e in expectations if e.structural)
-    schema = schema_frame(spec, snapshot)
-    suites: list[Suite] = [(f"{spec.name}_schema", structural, schema)]
-    if all(evaluate(spec, structural, schema).values()):
-        row_dependent = tuple(e for e in expectations if not e.structural)
-        # The library's pages need all rows in one frame.
-        tables = map(_with_dictionaries, ingested_tables(spec, snapshot))
-        frame = row_frame(spec, pa.concat_tables(tables))
-        suites.append((f"{spec.name}_rows", row_dependent, frame))
-    return suites
 
 
 def _with_dictionaries(table: pa.Table) -> pa.Table:

@@ -98,21 +98,17 @@ def ingest(
             _require_covers(snapshot, spec)
             claim(*snapshot.claimed)
             check_ingested(spec, snapshot)
+        elif spec.window and spec.time_windows.closing_time(spec.window) > now():
+            # Late rows could still arrive.
+            raise NotPrepared(
+                f"{spec.name}: the window {spec.window} is not yet closed and is read from "
+                f"{spec.time_windows.closing_text(spec.window)} on: `dp-pipeline run {spec.name}` "
+                "takes the newest closed one"
+            )
         else:
-            _require_closed(spec, now())
             _read_source(snapshot, spec, claim)
         make_current(snapshot, spec.window)
         return snapshot
-
-
-def _require_closed(spec: DatasetSpec, moment: int) -> None:
-    """Raise NotPrepared before a window's end plus its grace, when late rows could still arrive."""
-    if spec.window and spec.time_windows.closing_time(spec.window) > moment:
-        raise NotPrepared(
-            f"{spec.name}: the window {spec.window} is not yet closed and is read from "
-            f"{spec.time_windows.closing_text(spec.window)} on: `dp-pipeline run {spec.name}` "
-            "takes the newest closed one"
-        )
 
 
 def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:

@@ -154,23 +154,17 @@ def _stored_times(column: pa.ChunkedArray, clock: Clock) -> FloatArray:
     else:
         seconds = integers * DAY if kind == pa.date32() else integers // 10**3
     is_there = pc.is_valid(column).to_numpy() & (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
-    is_placed = pa.types.is_timestamp(kind) and kind.tz is not None
-    values = _clock_numbers(np.where(is_there, seconds, 0), clock, is_placed=is_placed)
+    seconds = np.where(is_there, seconds, 0)
+    is_utc = pa.types.is_timestamp(kind) and kind.tz is not None
+    if clock.kind == "date" and (not is_utc or clock.zone == "UTC"):
+        values = seconds // DAY
+    elif clock.kind == "timestamp" and (is_utc or clock.zone == "UTC"):
+        values = seconds
+    else:
+        distinct, places = np.unique(seconds, return_inverse=True)
+        clock_numbers = [clock.number_at(moment, is_utc=is_utc) for moment in distinct.tolist()]
+        values = np.array(clock_numbers, dtype=np.int64)[places]
     return np.where(is_there, values, np.nan)
-
-
-def _clock_numbers(seconds: IntArray, clock: Clock, *, is_placed: bool) -> IntArray:
-    """Return seconds since 1970 as numbers of a clock: days for dates, else seconds in UTC.
-
-    is_placed   whether the seconds are in UTC, not in local time
-    """
-    if clock.kind == "date" and (not is_placed or clock.zone == "UTC"):
-        return seconds // DAY
-    if clock.kind == "timestamp" and (is_placed or clock.zone == "UTC"):
-        return seconds
-    distinct, places = np.unique(seconds, return_inverse=True)
-    clock_numbers = [clock.number_at(moment, is_utc=is_placed) for moment in distinct.tolist()]
-    return np.array(clock_numbers, dtype=np.int64)[places]
 
 
 def numbers_in(attribute: Attribute, column: pa.ChunkedArray) -> FloatArray:

@@ -13,6 +13,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.reading import Derived
+from dp_pipeline.config.windows import now
 from dp_pipeline.raw.generators import random_numbers
 from dp_pipeline.raw.prepare import rows_breaking
 
@@ -78,7 +79,13 @@ def _draw(
                 is_missing = rng.random(rows) < MISSING_SHARE if attribute.nullable else None
                 columns_of_rows[name] = pa.array(values, mask=is_missing)
     if spec.windows is not None:
-        columns_of_rows[spec.windows.column] = _times(spec, rows, rng)
+        # The windows that a release of the newest closed window may read.
+        windows = spec.time_windows
+        closed = list(windows.closed(now()))[-max(1, spec.max_span) :] or [windows.first]
+        seconds = rng.uniform(windows.start(closed[0]), windows.end(closed[-1]), rows)
+        unit = 1 if windows.clock.kind == "timestamp" else DAY
+        times = windows.clock.release_values(np.floor(np.floor(seconds) / unit))
+        columns_of_rows[windows.column] = pa.array(times)
     table = pa.table(columns_of_rows)
     for constraint in spec.domain.row_constraints:
         table = table.filter(pa.array(~rows_breaking(constraint, spec.widest.domain, table)))
@@ -112,15 +119,3 @@ def _inputs(derived: Derived, rows: int, rng: np.random.Generator) -> NDArray[An
     age = days if derived.clock.kind == "date" else days * DAY
     last = derived.clock.number_of(datetime(2026, 1, 1, tzinfo=UTC))
     return derived.clock.release_values(np.floor(last - age))
-
-
-def _times(spec: DatasetSpec, rows: int, rng: np.random.Generator) -> pa.Array:
-    """Return random times in the windows that a release of the newest closed window may read."""
-    from dp_pipeline.config.windows import now
-
-    windows = spec.time_windows
-    closed = list(windows.closed(now()))[-max(1, spec.max_span) :] or [windows.first]
-    start, end = windows.start(closed[0]), windows.end(closed[-1])
-    seconds = np.floor(rng.uniform(start, end, rows))
-    moments = seconds if windows.clock.kind == "timestamp" else np.floor(seconds / DAY)
-    return pa.array(windows.clock.release_values(moments))

@@ -201,9 +201,13 @@ def _select_sqlite(connection: Connection, spec: DatasetSpec) -> SelectStatement
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     driver.text_factory = bytes
-    declared = declared_columns(spec)
+    declared, length, columns = declared_columns(spec), MAX_CELL_BYTES + 1, []
+    for column in map(quote_name, declared):
+        content = f"CAST({column} AS blob)"
+        is_long = f"typeof({column}) IN ('text', 'blob') AND length({content}) > {length}"
+        columns.append(f"CASE WHEN {is_long} THEN substr({content}, 1, {length}) ELSE {column} END")
     return SelectStatement(
-        select_from(spec.source.query, ", ".join(map(_bounded_column, declared))),
+        select_from(spec.source.query, ", ".join(columns)),
         dict.fromkeys(declared, pa.binary()),
         person=spec.protection.column,
         signs={name: signs for name in declared for signs in spec.signs_of(name)},
@@ -214,12 +218,6 @@ def sqlite_columns(connection: Connection, query: str) -> list[str]:
     """Make a connection to SQLite read-only, and return the names of a query's columns."""
     connection.exec_driver_sql("PRAGMA query_only = ON")
     return list(connection.exec_driver_sql(select_from(query, "*") + " LIMIT 0").keys())
-
-
-def _bounded_column(name: str) -> str:
-    column, length = quote_name(name), MAX_CELL_BYTES + 1
-    is_long = f"typeof({column}) IN ('text', 'blob') AND length(CAST({column} AS blob)) > {length}"
-    return f"CASE WHEN {is_long} THEN substr(CAST({column} AS blob), 1, {length}) ELSE {column} END"
 
 
 def quote_name(name: str) -> str:

@@ -59,8 +59,19 @@ def parquet_tables(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Tabl
     types = reading.fulfillable_types(spec, list(schemas.values()))
     for path, schema in schemas.items():
         file_spec = _of_file(spec, path)
-        for table in _file_tables(file_spec, path, schema):
-            yield reading.plain_columns(file_spec, table, types)
+        with _open(file_spec, path) as file:
+            current = reading.guarded(file_spec, lambda: file.schema_arrow, expected=_EXPECTED)
+            if not schema.equals(current):
+                expected = "an unchanged file while it is read"
+                raise reading.refusal(file_spec, expected, "a changed file: run again")
+            columns = reading.declared_columns(file_spec)
+            batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
+            tables = chain(
+                [schema.empty_table().select(columns)],
+                (pa.Table.from_batches([batch]) for batch in batches),
+            )
+            for table in reading.guarded_each(file_spec, tables, expected=_EXPECTED):
+                yield reading.plain_columns(file_spec, table, types)
 
 
 def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
@@ -156,22 +167,6 @@ def _checked_schema(spec: DatasetSpec, path: Path) -> pa.Schema:
                 "a larger group: write the file with smaller row groups",
             )
     return schema
-
-
-def _file_tables(spec: DatasetSpec, path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield an empty table, then the rows; SourceError if the file's schema is not ``schema``."""
-    with _open(spec, path) as file:
-        if not schema.equals(reading.guarded(spec, lambda: file.schema_arrow, expected=_EXPECTED)):
-            raise reading.refusal(
-                spec, "an unchanged file while it is read", "a changed file: run again"
-            )
-        columns = reading.declared_columns(spec)
-        batches = file.iter_batches(ROWS_A_BATCH, columns=columns)
-        tables = chain(
-            [schema.empty_table().select(columns)],
-            (pa.Table.from_batches([batch]) for batch in batches),
-        )
-        yield from reading.guarded_each(spec, tables, expected=_EXPECTED)
 
 
 def _open(spec: DatasetSpec, path: Path) -> pyarrow.parquet.ParquetFile:

@@ -15,7 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources import reading
@@ -150,20 +149,16 @@ def _writer(spec: DatasetSpec, column: str) -> Write:
 
     def write(value: Any) -> str:
         if isinstance(value, date | time):
-            return _time_text(value, clock)
+            if clock is not None and clock.format:
+                return value.strftime(clock.format)
+            may_be_day = clock is None or clock.kind == "date"
+            if may_be_day and isinstance(value, datetime) and value.time() == time():
+                return value.date().isoformat()
+            return value.isoformat()
         is_whole = isinstance(value, int) or value.is_integer()
         return signs.localise(str(int(value)) if is_whole else repr(value))
 
     return write
-
-
-def _time_text(value: Any, clock: Clock | None) -> str:
-    if clock is not None and clock.format:
-        return str(value.strftime(clock.format))
-    is_day = isinstance(value, datetime) and value.time() == time()
-    if is_day and (clock is None or clock.kind == "date"):
-        value = value.date()
-    return str(value.isoformat())
 
 
 def _text(cell: Any, *, write: Write | None) -> str | None:
