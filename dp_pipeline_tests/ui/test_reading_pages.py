@@ -22,7 +22,7 @@ from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.prices import BudgetForecast
 from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline_tests.raw.written import ingested, written_spec
-from dp_pipeline_tests.reporting.golden_pages import BESIDE, PEOPLE, golden_texts
+from dp_pipeline_tests.reporting.golden_pages import OTHERS, PEOPLE, golden_texts
 from dp_pipeline_tests.reporting.samples import (
     HALF,
     ONE,
@@ -59,7 +59,7 @@ def report(folder: Path) -> Path:
         releases=[release(spec=PEOPLE), release(spec=PEOPLE, **SEEDED)],
         rows=rows,
         pictures=[line_chart(panels, title="NICV over ε", footnote=NOISE_BARS)],
-        non_dp_releases=BESIDE,
+        non_dp_releases=OTHERS,
         forecast=BudgetForecast(balance, price=HALF),
         written=WRITTEN,
     )
@@ -81,10 +81,10 @@ def card(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    found = axe_file()
-    if found is None:
+    file = axe_file()
+    if file is None:
         pytest.skip(f"expected axe (npm install axe-core) or {VARIABLE}=…/axe.min.js, got none")
-    return found.read_text(encoding="utf-8")
+    return file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("made", [report, k_report, card], ids=["report", "k-anonymous", "card"])
