@@ -63,9 +63,14 @@ def system_error(error: BaseException) -> PipelineError | None:
             return None
         if isinstance(cause, OSError) and cause.errno:
             return PipelineError(system_line(cause))
-        line = _database_line(cause) if isinstance(cause, sqlite3.Error) else ""
-        if line:
-            return PipelineError(line)
+        if isinstance(cause, sqlite3.Error):
+            code = _code(cause)
+            if code in _DATABASES:
+                reason, remedy = _DATABASES[code]
+                return PipelineError(_line(f"a database file: {reason} ({code})", remedy))
+            if code in _DAMAGE and not isinstance(cause, _WRONG_USE):
+                problem = f"Dagster's run history: it is damaged ({code})"
+                return PipelineError(_line(problem, _HISTORY_REMEDY))
         origin = getattr(cause, "orig", None)
         cause = origin if isinstance(origin, BaseException) else cause.__cause__
     return None
@@ -156,16 +161,6 @@ def require_regular(path: Path, mode: int) -> None:
 
 class _FileRefusal(OSError):
     """Raised when this program refuses a file before it asks the operating system."""
-
-
-def _database_line(error: sqlite3.Error) -> str:
-    code = _code(error)
-    if code in _DATABASES:
-        reason, remedy = _DATABASES[code]
-        return _line(f"a database file: {reason} ({code})", remedy)
-    if code in _DAMAGE and not isinstance(error, _WRONG_USE):
-        return _line(f"Dagster's run history: it is damaged ({code})", _HISTORY_REMEDY)
-    return ""
 
 
 def _code(error: object) -> str:

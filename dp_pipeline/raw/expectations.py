@@ -118,7 +118,14 @@ def _column_expectations(spec: DatasetSpec) -> Iterator[Expectation]:
 def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Expectation]:
     sentences: dict[Rule, str] = {}
     if not attribute.nullable:
-        sentences["present"] = _present_sentence(attribute)
+        noun = _noun(attribute)
+        if attribute.usable != 1:
+            share = _at_least(attribute.usable)
+            sentences["present"] = f"{share} of the rows have a {noun} in {attribute.name}."
+        elif attribute.is_numeric:
+            sentences["present"] = f"Every value of {attribute.name} is a {noun}; none is missing."
+        else:
+            sentences["present"] = f"No value of {attribute.name} is missing."
     # Rows have nothing to break in parts that are still to be discovered.
     if attribute.coordinate is not None or attribute.cells is not None:
         sentences["bounds" if attribute.is_numeric else "levels"] = _value_sentence(attribute)
@@ -142,15 +149,6 @@ def _row_expectation(
         subject = f"{_at_least(spec.usable)} of the rows {verb}"
     sentence = f"{subject} {words}."
     return Expectation(name, sentence, False, not spec.is_release, rule, column, share=spec.usable)
-
-
-def _present_sentence(attribute: Attribute) -> str:
-    name = attribute.name
-    if attribute.usable != 1:
-        return f"{_at_least(attribute.usable)} of the rows have a {_noun(attribute)} in {name}."
-    if attribute.is_numeric:
-        return f"Every value of {name} is a {_noun(attribute)}; none is missing."
-    return f"No value of {name} is missing."
 
 
 def _noun(attribute: Attribute) -> str:

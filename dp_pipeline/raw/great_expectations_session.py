@@ -184,26 +184,24 @@ def add_frame_source(context: Any, name: str) -> Any:
 
 def library_suite(spec: DatasetSpec, name: str, expectations: Sequence[Expectation]) -> Any:
     """Return expectations as a suite of Great Expectations."""
-    translated = [_translate(spec, expectation) for expectation in expectations]
-    return load_library().ExpectationSuite(name=name, expectations=translated)
-
-
-def _translate(spec: DatasetSpec, expectation: Expectation) -> Any:
-    if expectation.declared is not None:
-        type_ = expectation.declared.type
-        columns = expectation.declared.columns.items()
-        arguments: dict[str, Any] = {key: frame_column(spec, column) for key, column in columns}
-        for key, value in expectation.declared.arguments.items():
-            arguments[key] = list(value) if isinstance(value, tuple) else value
-    else:
-        type_, arguments = _LIBRARY_NAMES[expectation.rule], _arguments(spec, expectation)
-    if "_values_" in type_ or "_value_" in type_:
-        arguments["mostly"] = float(expectation.share)
-    # expect_column_to_exist → ExpectColumnToExist
-    class_name = "".join(word.capitalize() for word in type_.split("_"))
-    severity = "critical" if expectation.blocking else "warning"
-    make = getattr(load_library().expectations, class_name)
-    return make(**arguments, severity=severity, meta={"name": expectation.name})
+    library, translated = load_library(), []
+    for expectation in expectations:
+        if expectation.declared is not None:
+            type_ = expectation.declared.type
+            columns = expectation.declared.columns.items()
+            arguments: dict[str, Any] = {key: frame_column(spec, column) for key, column in columns}
+            for key, value in expectation.declared.arguments.items():
+                arguments[key] = list(value) if isinstance(value, tuple) else value
+        else:
+            type_, arguments = _LIBRARY_NAMES[expectation.rule], _arguments(spec, expectation)
+        if "_values_" in type_ or "_value_" in type_:
+            arguments["mostly"] = float(expectation.share)
+        # expect_column_to_exist → ExpectColumnToExist
+        class_name = "".join(word.capitalize() for word in type_.split("_"))
+        severity = "critical" if expectation.blocking else "warning"
+        make = getattr(library.expectations, class_name)
+        translated.append(make(**arguments, severity=severity, meta={"name": expectation.name}))
+    return library.ExpectationSuite(name=name, expectations=translated)
 
 
 def _arguments(spec: DatasetSpec, expectation: Expectation) -> dict[str, Any]:

@@ -173,7 +173,12 @@ def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
     for length in BLOCKS:
         block: list[int] = []
         for _ in range(length):
-            parent_indices = _parents(structure, block, firsts)
+            parent_indices: list[int] = []
+            if block:
+                most = min(len(block), 1 + int(structure.random() < 0.25))
+                parent_indices = sorted(structure.choice(block, size=most, replace=False).tolist())
+            elif firsts and structure.random() < _LINK:
+                parent_indices = [int(structure.choice(firsts))]
             shape = (*(SIZES[index] for index in parent_indices), SIZES[len(codes)])
             parent_codes = tuple(codes[index] for index in parent_indices)
             # Levels are likely or rare, differently for each combination of parents.
@@ -183,12 +188,3 @@ def tic_like(seed: int = 0, rows: int = 9_822) -> pa.Table:
         firsts.append(block[0])
     texts = [pa.array(column.astype(str).tolist(), pa.string()) for column in codes]
     return pa.table(texts, names=[f"c{number}" for number in range(1, len(texts) + 1)])
-
-
-def _parents(structure: np.random.Generator, block: list[int], firsts: list[int]) -> list[int]:
-    if block:
-        most = min(len(block), 1 + int(structure.random() < 0.25))
-        return sorted(structure.choice(block, size=most, replace=False).tolist())
-    if firsts and structure.random() < _LINK:
-        return [int(structure.choice(firsts))]
-    return []
