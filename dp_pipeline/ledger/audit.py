@@ -104,7 +104,9 @@ class Audit:
         if not before.windows and before.limit is None:
             raise _impossible(entry, f"{entry.population} has no ceiling that could be raised")
         for name, (old, new) in limits.items():
-            if _is_lower(old, new, may_be_added=bool(before.windows)):
+            is_lower = old is not None and (new is None or new < old)
+            is_added = old is None and new is not None
+            if is_lower or (is_added and not before.windows):
                 verb = "removes" if new is None else "lowers"
                 raise _impossible(entry, f"it {verb} the {name} of {entry.population}")
         if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
@@ -153,7 +155,9 @@ class Audit:
         self._deltas[population, "in all"] += _delta_of(entry)
         delta = self._deltas[population, "in all"]
         if account.within == "window":
-            spent = [self._delta_of_block(population, block) for block in blocks_of(entry.facts)]
+            everywhere = self._deltas[population, f"block {_EVERYWHERE}"]
+            blocks = blocks_of(entry.facts)
+            spent = [self._deltas[population, f"block {block}"] + everywhere for block in blocks]
             delta = max(spent, default=Fraction(0))
         if (
             delta_of(entry.facts)
@@ -183,10 +187,6 @@ class Audit:
     def _charge_block(self, entry: Entry, block: str) -> None:
         self._blocks[entry.population, block] += entry.nano_epsilon
         self._deltas[entry.population, f"block {block}"] += _delta_of(entry)
-
-    def _delta_of_block(self, population: str, block: str) -> Fraction:
-        names = f"block {block}", f"block {_EVERYWHERE}"
-        return sum((self._deltas[population, name] for name in names), Fraction(0))
 
     def _outcome(self, entry: Entry) -> None:
         reserved = self._reserved.get(entry.key or "")
@@ -226,13 +226,6 @@ def _delta_of(entry: Entry) -> Fraction:
         return delta_of(entry.facts)
     except Damaged:
         raise _impossible(entry, "its δ cannot be read") from None
-
-
-def _is_lower(old: Fraction | None, new: Fraction | None, *, may_be_added: bool) -> bool:
-    """Return whether a limit was lowered, removed, or added without ``may_be_added``."""
-    if old is None:
-        return new is not None and not may_be_added
-    return new is None or new < old
 
 
 def _impossible(entry: Entry, reason: str) -> Damaged:

@@ -100,18 +100,6 @@ class Charge:
             require_text(name, of=f"name of a fact of {self.what}")
             if not isinstance(text, str):
                 raise DeclarationError(f"{self.what}: the fact {name!r} must be text, not {text!r}")
-        # A copy: what was reserved must not change with the caller's dictionary. Of δ and windows
-        # the fields alone count: a fact of the same name would be charged too.
-        facts = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
-        facts |= self._delta_fact() | self._blocks_fact()
-        object.__setattr__(self, "facts", facts)
-
-    @property
-    def charge_in_all_windows(self) -> int:
-        """The charge in billionths of ε or ρ, times the number of its windows (at least 1)."""
-        return charge_in_all_windows(self.nano_epsilon, self.blocks)
-
-    def _delta_fact(self) -> dict[str, str]:
         if not isinstance(self.delta, Fraction) or not 0 <= self.delta < 1:
             raise DeclarationError(
                 f"{self.what}: the δ must be a Fraction from 0 to below 1, not {self.delta!r}"
@@ -120,16 +108,23 @@ class Charge:
             raise DeclarationError(
                 f"{self.what}: a {self.kind} charge must have no δ, but it has {self.delta}"
             )
-        return {DELTA: str(self.delta)} if self.delta else {}
-
-    def _blocks_fact(self) -> dict[str, str]:
         if not isinstance(self.blocks, tuple) or not _are_blocks(self.blocks):
             raise DeclarationError(
                 f"{self.what}: the windows must be a tuple of at most {MAX_BLOCKS} names, sorted "
                 "and without repetition, each 1 to 40 letters, digits or :.+_-, not "
                 f"{str(self.blocks)[:60]!r}"
             )
-        return {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
+        # A copy: what was reserved must not change with the caller's dictionary. Of δ and windows
+        # the fields alone count: a fact of the same name would be charged too.
+        facts = {name: text for name, text in self.facts.items() if name not in (DELTA, BLOCKS)}
+        facts |= {DELTA: str(self.delta)} if self.delta else {}
+        facts |= {BLOCKS: " ".join(self.blocks)} if self.blocks else {}
+        object.__setattr__(self, "facts", facts)
+
+    @property
+    def charge_in_all_windows(self) -> int:
+        """The charge in billionths of ε or ρ, times the number of its windows (at least 1)."""
+        return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _require_cost(self) -> None:
         if self.kind not in KINDS:
@@ -247,16 +242,19 @@ def entry_from(row: Mapping[str, Any], spends: Sequence[Mapping[str, Any]]) -> E
     try:
         parsed = {"facts": json.loads(row["facts"])}
         part = "spends"
-        parsed[part] = tuple(map(_spend, spends))
+        parsed[part] = tuple(
+            SpendRow(
+                spend["what"],
+                spend["mechanism"],
+                _fraction(spend["epsilon"]),
+                _fraction(spend["scale"]),
+            )
+            for spend in spends
+        )
         part = "columns"
         return Entry(**{**row, **parsed})
     except (ValueError, TypeError, ZeroDivisionError, RecursionError, DeclarationError):
         raise Damaged(f"The {part} of ledger row {row['sequence']} cannot be parsed") from None
-
-
-def _spend(row: Mapping[str, Any]) -> SpendRow:
-    epsilon, scale = _fraction(row["epsilon"]), _fraction(row["scale"])
-    return SpendRow(row["what"], row["mechanism"], epsilon, scale)
 
 
 def _fraction(text: object) -> Fraction:

@@ -75,7 +75,16 @@ def export_lines(entries: Iterable[Entry]) -> list[tuple[Line, list[Line]]]:
             line = {**_line(entry), **_amounts(entry, accounts, totals[entry.population])}
             if entry.event == "reserve":
                 line["state"] = end.event if end else "unfinished"
-            lines.append((line, _spends(end)))
+            paid = [
+                {
+                    "what": spend.what,
+                    "mechanism": spend.mechanism,
+                    "amount": str(spend.epsilon),
+                    "scale": str(spend.scale),
+                }
+                for spend in (end.spends if end else ())
+            ]
+            lines.append((line, paid))
     return lines
 
 
@@ -104,14 +113,6 @@ def _amounts(entry: Entry, accounts: Audit, total: int) -> Line:
 
 def _amount_text(nano_amount: int) -> str:
     return epsilon_text(Fraction(nano_amount, NANO))
-
-
-def _spends(end: Entry | None) -> list[Line]:
-    names = {"what": "what", "mechanism": "mechanism", "amount": "epsilon", "scale": "scale"}
-    return [
-        {column: str(getattr(spend, name)) for column, name in names.items()}
-        for spend in (end.spends if end else ())
-    ]
 
 
 def move_to_server(folder: Path, *, head: Path | None, url: str) -> Tip:

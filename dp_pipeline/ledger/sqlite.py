@@ -18,7 +18,6 @@ from dp_pipeline.ledger.head import FORMAT, file_errors, locked, make_folders, s
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-    from sqlalchemy.exc import DBAPIError
 
 MOVED = "ledger.sqlite.moved"
 """Name of the file once the ledger is on a server: nothing opens it again."""
@@ -116,7 +115,13 @@ class SqliteStore:
             with _engine(self.path).execution_options(begin=begin).begin() as connection:
                 yield connection
         except DBAPIError as error:
-            raise self._pipeline_error(error) from None
+            code = getattr(error.orig, "sqlite_errorcode", None)
+            reason = " ".join(str(error.orig).split())
+            # No code: Python could not even decode what SQLite handed over.
+            if code is None or code & 0xFF in _CORRUPT:
+                raise self._damage_error(reason) from None
+            message = with_remedy(f"ledger {self.path}: {reason}", error.orig)
+            raise PipelineError(message) from None
         except UnicodeDecodeError:
             # Python's driver cannot even read what SQLite says of a name that is no text.
             raise self._damage_error("the names of its tables are not text") from None
@@ -141,14 +146,6 @@ class SqliteStore:
             f"The database of ledger {self.path} is damaged: {reason}: put back the copy with all "
             "rows"
         )
-
-    def _pipeline_error(self, error: DBAPIError) -> PipelineError:
-        code = getattr(error.orig, "sqlite_errorcode", None)
-        reason = " ".join(str(error.orig).split())
-        # No code: Python could not even decode what SQLite handed over.
-        if code is None or code & 0xFF in _CORRUPT:
-            return self._damage_error(reason)
-        return PipelineError(with_remedy(f"ledger {self.path}: {reason}", error.orig))
 
 
 @lru_cache(maxsize=16)
