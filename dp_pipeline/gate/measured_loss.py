@@ -66,7 +66,12 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
         deviation, reach = sqrt(spend.scale), max(1, round(sqrt(spend.sensitivity)))
         units = max(1, round(deviation / reach))
         event = units * reach
-        claimed = _gaussian_loss(event, deviation)
+        # The log ratio of P(x ≥ event) for Gaussians with means ``event`` and 0.
+        grid = np.arange(event, 2 * event + int(40 * deviation) + 2, dtype=float)
+        near, far = (
+            float(np.exp(-((grid - mean) ** 2) / (2 * deviation**2)).sum()) for mean in (event, 0)
+        )
+        claimed = log(near / far)
     draw = noise.discrete_laplace if spend.mechanism == LAPLACE else noise.discrete_gaussian
     first, second = draw(zeros + event, spend.scale), draw(zeros, spend.scale)
     seen = _bound(first, second, event)
@@ -96,12 +101,3 @@ def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
     n = len(first)
     error = sqrt((1 - more / n) / more + (1 - less / n) / less)
     return max(0.0, log(more / less) - SURE * error)
-
-
-def _gaussian_loss(event: int, deviation: float) -> float:
-    """Return the log ratio of P(x ≥ event) for Gaussians with means ``event`` and 0."""
-    grid = np.arange(event, 2 * event + int(40 * deviation) + 2, dtype=float)
-    near, far = (
-        float(np.exp(-((grid - mean) ** 2) / (2 * deviation**2)).sum()) for mean in (event, 0)
-    )
-    return log(near / far)

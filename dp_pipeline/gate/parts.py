@@ -62,7 +62,7 @@ class PartsCounter:
         for names, (other, placements), table in zip(
             marginals, questions, self._tables(questions), strict=True
         ):
-            items = _count_parts if len(placements) > 1 else lambda _: 1
+            items = (lambda size: size) if len(placements) > 1 else (lambda _: 1)
             weighted = _weigh(table, items, self._parts.fewest)
             total = weighted if SIZE in names else weighted.sum(axis=0)
             axes = (SIZE, *other) if SIZE in names else other
@@ -101,7 +101,10 @@ class PartsCounter:
             _weigh(table, lambda size: pair_count(size, in_order=in_order), parts.fewest)
             for table in tables
         ]
-        return [Sealed(table if in_order else _fold_pairs(table)) for table in tables]
+        if not in_order:
+            # The upper triangle gets the sum of both orders of each pair.
+            tables = [np.triu(table) + np.triu(table.swapaxes(1, 2), 1) for table in tables]
+        return [Sealed(table) for table in tables]
 
     def grouped(self, groupings: Mapping[str, Grouping]) -> Self:
         """Return a counter of the same units, with levels of its tables merged into groups.
@@ -168,10 +171,6 @@ class PartsCounter:
         return np.array(table, order="C")
 
 
-def _count_parts(size: int) -> int:
-    return size
-
-
 def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArray:
     """Return counts by unit size (first axis), each times ⌊``UNIT_WEIGHT`` / items of that size⌋.
 
@@ -180,10 +179,3 @@ def _weigh(table: IntArray, items: Callable[[int], int], fewest: int) -> IntArra
     """
     weights = [UNIT_WEIGHT // max(1, items(fewest + i)) for i in range(len(table))]
     return table * np.array(weights, dtype=np.int64).reshape(-1, *(1,) * (table.ndim - 1))
-
-
-def _fold_pairs(table: IntArray) -> IntArray:
-    """Return a table (c, k, k) whose upper triangle has the sum of both orders of each pair, and
-    whose lower one is 0."""
-    both = np.triu(table) + np.triu(table.swapaxes(1, 2), 1)
-    return np.asarray(both)

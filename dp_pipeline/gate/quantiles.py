@@ -127,8 +127,10 @@ class QuantileCutter:
         session.require_all_spent()
         if root.rows <= MIN_NODE_SCALES * self.scale:
             return None
-        leaves = list(root.leaves(root.rows))
-        cuts = self._cuts(leaves)
+        leaves, most = list(root.leaves(root.rows)), self.most
+        # Cuts on both sides of frequent values may make more bins than are wanted.
+        while len(cuts := self._cuts_of(leaves, most)) >= self.most:
+            most -= 1
         return NoisyBins(cuts, self._pieces(leaves, cuts))
 
     def _divide(self, session: TreeSession, boxes: list[_Box], *, shares: int) -> None:
@@ -173,15 +175,6 @@ class QuantileCutter:
         """Return the column's value at a position, given as a number of the tree's finest boxes."""
         width = self.interval.upper - self.interval.lower
         return self.interval.lower + position / (1 << BITS) * width
-
-    def _cuts(self, leaves: list[tuple[_Box, float]]) -> tuple[float, ...]:
-        """Return the cuts between at most ``self.most`` bins, on both sides of frequent values."""
-        most = self.most
-        while True:
-            cuts = self._cuts_of(leaves, most)
-            if len(cuts) < self.most:
-                return cuts
-            most -= 1
 
     def _cuts_of(self, leaves: list[tuple[_Box, float]], most: int) -> tuple[float, ...]:
         rows = np.array([row_count for _, row_count in leaves])

@@ -95,7 +95,10 @@ def laplace_noise(size: int, scale: Fraction, uniform: UniformIntegers) -> Whole
 
     def attempt(proposals: int) -> WholeNumbers:
         magnitudes = _magnitudes(proposals, scale, uniform)
-        return _signed(magnitudes, uniform.below(2, magnitudes.size) == 1)
+        negative: NDArray[np.bool_] = uniform.below(2, magnitudes.size) == 1
+        is_valid = ~negative | (magnitudes > 0)
+        magnitudes = magnitudes[is_valid]
+        return np.where(negative[is_valid], -magnitudes, magnitudes)
 
     return _first_accepted(size, attempt)
 
@@ -279,28 +282,17 @@ def _magnitudes(proposals: int, scale: Fraction, uniform: UniformIntegers) -> Wh
     n, d = scale.numerator, scale.denominator
     low = uniform.below(n, proposals)
     low = low[bernoulli_exp(low, n, uniform)]
-    high = _successes(low.size, uniform)
+    # V of each is the number of successes of probability e^(−1) before a failure.
+    high = np.zeros(low.size, np.int64)
+    running = np.arange(low.size)
+    while running.size:
+        came_true = bernoulli_exp(np.ones(running.size, np.uint16), 1, uniform)
+        running = running[np.flatnonzero(came_true)]
+        high[running] += 1
     if n * (max_abs(high) + 1) <= _INT64.max and d <= _INT64.max:
         return np.asarray((low.astype(np.int64) + n * high) // d)
     exact: WholeNumbers = (low.astype(object) + n * high.astype(object)) // d
     return exact.astype(np.int64) if max_abs(exact) <= _INT64.max else exact
-
-
-def _successes(size: int, uniform: UniformIntegers) -> IntArray:
-    """Return ``size`` draws of the number v of successes before a failure: P(v) ∝ e^(−v)."""
-    counts = np.zeros(size, np.int64)
-    running = np.arange(size)
-    while running.size:
-        came_true = bernoulli_exp(np.ones(running.size, np.uint16), 1, uniform)
-        running = running[np.flatnonzero(came_true)]
-        counts[running] += 1
-    return counts
-
-
-def _signed(magnitudes: WholeNumbers, negative: NDArray[np.bool_]) -> WholeNumbers:
-    is_valid = ~negative | (magnitudes > 0)
-    magnitudes = magnitudes[is_valid]
-    return np.where(negative[is_valid], -magnitudes, magnitudes)
 
 
 def _first_accepted(size: int, attempt: Callable[[int], WholeNumbers]) -> WholeNumbers:
@@ -408,7 +400,10 @@ def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntege
     The largest score is always accepted: m proposals are expected at most. About 3 ms for 4,000
     candidates, 50 ms for 10^5.
     """
-    gaps = _gaps(scores, scale)
+    top, bottom = int(scores.max()), int(scores.min())
+    fits = max((top - bottom) * scale.denominator, scale.numerator) <= _INT64.max
+    # (max − score) · d for every candidate, where scale = n / d.
+    gaps = np.asarray((top - (scores if fits else scores.astype(object))) * scale.denominator)
     batch = min(scores.size, _BATCH)
     while True:
         proposed = uniform.below(scores.size, batch)
@@ -416,10 +411,3 @@ def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntege
         first = np.flatnonzero(accepted)[:1]
         if first.size:
             return int(proposed[first[0]])
-
-
-def _gaps(scores: IntArray, scale: Fraction) -> WholeNumbers:
-    """Return (max − score) · d for every candidate, where scale = n / d."""
-    top, bottom = int(scores.max()), int(scores.min())
-    fits = max((top - bottom) * scale.denominator, scale.numerator) <= _INT64.max
-    return np.asarray((top - (scores if fits else scores.astype(object))) * scale.denominator)

@@ -127,8 +127,22 @@ class ScoreSession:
         penalties   attributes → public integer in 1/2^16 row; 0 where none is given
         """
         names = tuple(among)
-        places = self._positions(names)
-        offsets = self._offsets(penalties or {})[places]
+        is_repeated = len(set(names)) < len(names)
+        if not names or is_repeated or not set(names) <= set(self._places):
+            fault = "one is repeated" if is_repeated else "one has no score"
+            fault = fault if names else "there is none"
+            raise BoundaryViolation(
+                f"A choice needs one or more candidates with scores, each once, but {fault}"
+            )
+        values = dict(penalties or {})
+        if not all(type(value) is int and abs(value) <= MAX_SCORE for value in values.values()):
+            raise BoundaryViolation("The penalties must be integers within ±2^61, but one is not")
+        if not set(values) <= set(self._places):
+            raise BoundaryViolation(
+                "The penalties must be of candidates, but one is of another table"
+            )
+        places = [self._places[name] for name in names]
+        offsets = np.array([values.get(name, 0) for name in names], dtype=np.int64)
         linf = max(self._moves[name] for name in names)
         query = self._executor.choice_query(words, linf=linf, amount=amount)
         key = ("choice", self._digest, names, offsets)
@@ -137,30 +151,6 @@ class ScoreSession:
             return Sealed(self._exact(counter).open_at_the_gate()[places] - offsets)
 
         return names[int(self._executor.charge_and_answer(query, key, count))]
-
-    def _positions(self, names: Sequence[Names]) -> list[int]:
-        is_repeated = len(set(names)) < len(names)
-        if not names or is_repeated or not set(names) <= set(self._places):
-            fault = "one is repeated" if is_repeated else "one has no score"
-            fault = fault if names else "there is none"
-            raise BoundaryViolation(
-                f"A choice needs one or more candidates with scores, each once, but {fault}"
-            )
-        return [self._places[name] for name in names]
-
-    def _offsets(self, penalties: Mapping[Names, int]) -> IntArray:
-        """Return the penalties (m,) of the session's m candidates, in their order; 0 by default.
-
-        BoundaryViolation for a penalty of no candidate, or that is no integer within ±2^61.
-        """
-        values = dict(penalties)
-        if not all(type(value) is int and abs(value) <= MAX_SCORE for value in values.values()):
-            raise BoundaryViolation("The penalties must be integers within ±2^61, but one is not")
-        if not set(values) <= set(self._places):
-            raise BoundaryViolation(
-                "The penalties must be of candidates, but one is of another table"
-            )
-        return np.array([values.get(names, 0) for names in self._scores], dtype=np.int64)
 
     def _score_all(self, counter: Counter) -> Sealed:
         scores = []
