@@ -38,14 +38,12 @@ def declaration(**changes: str | None) -> str:
 
 
 def written(folder: Path, text: str | bytes, name: str = "toy") -> Path:
-    """The path of a file with this content."""
     path = folder / f"{name}.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
 def loaded(folder: Path, **changes: str | None) -> DatasetSpec:
-    """The data set that ``declaration`` declares."""
     return load_spec(written(folder, declaration(**changes)))
 
 

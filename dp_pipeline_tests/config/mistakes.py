@@ -83,7 +83,6 @@ class Case:
 
     @property
     def blocks(self) -> list[list[str]]:
-        """The lines of each field."""
         blocks: list[list[str]] = []
         for line in self.lines:
             if line[0].isspace() and blocks:
@@ -120,7 +119,6 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Return the cases of the table."""
     cases_, good, lines = [], "toy", list[str]()
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         if line.startswith("=== "):
@@ -134,7 +132,6 @@ def cases() -> list[Case]:
 
 
 def table_text(table: list[Case]) -> str:
-    """Return the text of the table."""
     text, good = "", ""
     for case in table:
         if case.good != good:

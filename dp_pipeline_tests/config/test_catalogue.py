@@ -68,8 +68,8 @@ def test_sets_that_need_an_unset_data_folder_are_left_out(value, monkeypatch):
         load_spec(path)
 
 
-@pytest.fixture
-def no_network(monkeypatch):
+@pytest.mark.parametrize("name", DOWNLOADED)
+def test_a_download_is_available_without_opening_it(name, monkeypatch):
     def refused(*_, **__):
         raise AssertionError("a connection")
 
@@ -80,11 +80,6 @@ def no_network(monkeypatch):
     look_up = socket.getaddrinfo
     monkeypatch.setattr(socket.socket, "connect", refused)
     monkeypatch.setattr(socket, "getaddrinfo", read_numbers)
-
-
-@pytest.mark.usefixtures("no_network")
-@pytest.mark.parametrize("name", DOWNLOADED)
-def test_a_download_is_available_without_opening_it(name):
     spec = find_spec(name)
     assert spec in available_datasets()
     assert spec.source.needs is None

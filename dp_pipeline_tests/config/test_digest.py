@@ -33,8 +33,8 @@ MEASURED_FIELDS = [
     {"relation": "relation: replace_one"},
     {"label": "label: colour", "evaluation": EVALUATION},
     {"evaluation": EVALUATION, "ceiling": ROOM, "targets": TARGETS},
-    {"delta": "delta: 1e-9"},
-    {"delta": "delta: 1e-8"},
+    *({"delta": f"delta: {delta}"} for delta in ("1e-9", "1e-8")),
+    {"rule": "on_invalid: drop"},
 ]
 NOT_MEASURED = [
     {"title": "title: Others", "description": "description: Others."},
@@ -71,6 +71,8 @@ def test_no_other_declaration_changes_the_digest(fields, tmp_path):
 def test_the_digest_has_its_spelling_from_the_value(tmp_path):
     texts = [declaration().replace(CLOSED, f"blue, missing: {words}}}") for words in MISSING]
     assert len({load_spec(written(tmp_path, text)).digest for text in texts}) == 1
+    assert loaded(tmp_path, rule="on_invalid: keep").digest == loaded(tmp_path).digest
+    assert "on_invalid" not in declaration()
     deltas = ("delta: 0.000000001", "delta: 1e-9")
     assert len({loaded(tmp_path, delta=delta).digest for delta in deltas}) == 1
     # A k-anonymous release changes no digest and no cost.
@@ -94,8 +96,6 @@ PLAIN = "x: {bounds: [0, 9], bins: 3}, t: {levels: [a, b]}"
 
 
 def test_how_cells_are_read_is_part_of_what_is_measured(tmp_path):
-    """Each of them is another release."""
-
     def digest_of(attributes, more=""):
         return written_spec(tmp_path, f"{{{attributes}}}", more=more).digest
 

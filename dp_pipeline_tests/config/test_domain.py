@@ -91,7 +91,6 @@ def with_odd(folder: Path, odd: str, cost: str | None = PURE, **more: str | None
 
 
 def odd_of(**fields) -> DiscoveredDomain:
-    """A discovered domain of that attribute alone."""
     return DiscoveredDomain((("odd", DiscoveredAttribute(**fields)),))
 
 
@@ -419,17 +418,8 @@ def test_names_of_coordinates_say_what_runs_to_the_right(names, point):
     assert point_of(["lat", "lon"], ("easting", "northing")) == ("lon", "lat")
 
 
-def test_a_degree_of_longitude_is_shorter_than_one_of_latitude():
-    metres = metres_per_unit(("lon", "lat"), (LON, LAT))
-    assert metres.y == pytest.approx(111_195, abs=1)
-    assert metres.x == pytest.approx(75_265, abs=1)
-    assert metres.x < metres.together < metres.y
-
-
 EARTH = (Coordinate(-180, 180), Coordinate(-90, 90))
 PLACE = ("lon", "lat")
-
-
 NO_METRES = [
     (("x", "y"), (LON, LAT)),
     (PLACE, (Coordinate(0, 600_000), Coordinate(0, 200_000))),
@@ -445,3 +435,8 @@ def test_a_high_box_has_no_metres_per_degree():
         assert metres_per_unit(PLACE, (LON, Coordinate(*bounds))) is not None
     assert is_degrees(PLACE, EARTH)
     assert not is_degrees(PLACE, (LON, Coordinate(0, 91)))
+    # A degree of longitude is shorter than one of latitude.
+    metres = metres_per_unit(PLACE, (LON, LAT))
+    assert metres.y == pytest.approx(111_195, abs=1)
+    assert metres.x == pytest.approx(75_265, abs=1)
+    assert metres.x < metres.together < metres.y

@@ -165,10 +165,20 @@ def test_a_file_with_a_delta_pays_in_rho(tmp_path):
 
 def test_values_of_yaml_stay_the_texts_that_were_written(tmp_path):
     texts = ("yes", "no", "0.10", "null", "0x1", "2024-01-01", "~", "True")
-    attributes = f"{{a: {{levels: [{', '.join(texts)}]}}, b: {{levels: 8..11, other: 9}}}}"
-    domain = loaded(tmp_path, attributes=f"attributes: {attributes}").domain
-    assert [attribute.cells.labels() for attribute in domain] == [texts, ("8", "9", "10", "11")]
-    assert domain["b"].other == "9"
+    attributes = f"""attributes:
+  a: {{levels: [{", ".join(texts)}]}}
+  b: {{levels: 8..11, other: 9}}
+  job: {{levels: [paid, none], nullable: true, missing: ["?", " -", "?"], aliases: {{Paid: paid}}}}
+  age: {{bounds: [0, 9], bins: 3, nullable: true, integer: true}}
+  x: {{bounds: [0, 9], nullable: false, integer: false}}
+  state: {{levels: [TODO, doing], other: TODO, nullable: false, aliases: {{open: TODO}}}}"""
+    a, b, job, age, x, state = loaded(tmp_path, attributes=attributes).domain
+    assert state.labels() == ("TODO", "doing")
+    assert (a.cells.labels(), b.cells.labels()) == (texts, ("8", "9", "10", "11"))
+    assert b.other == "9"
+    assert (job.nullable, job.missing, job.aliases) == (True, ("-", "?"), (("Paid", "paid"),))
+    assert (age.nullable, age.is_integer, age.missing) == (True, True, ())
+    assert (x.nullable, x.is_integer, x.missing, x.aliases) == (False, False, (), ())
 
 
 @pytest.mark.parametrize(
@@ -198,35 +208,20 @@ def test_an_attribute_follows_its_own_rule_or_the_data_sets(default, attribute, 
 def test_a_path_starts_at_its_file_or_the_data_folder(tmp_path, monkeypatch):
     path = "$DP_PIPELINE_DATA/deep/toy.parquet"
     block = f"source: {{kind: parquet, path: {path}}}"
+    several = "source: {kind: csv, paths: [a.csv, $DP_PIPELINE_DATA/b.csv], comment: '#'}"
     monkeypatch.delenv("DP_PIPELINE_DATA", raising=False)
     without = loaded(tmp_path, source=block).source
     assert (without.location, without.needs) == (path, "DP_PIPELINE_DATA")
+    assert loaded(tmp_path, source=several).source.needs == "DP_PIPELINE_DATA"
     monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
     within = loaded(tmp_path, source=block).source
     assert within.location == str(tmp_path / "data/deep/toy.parquet")
-
-
-def test_several_files_are_one_source_with_a_name_each(tmp_path, monkeypatch):
-    monkeypatch.setenv("DP_PIPELINE_DATA", str(tmp_path / "data"))
-    block = "source: {kind: csv, paths: [a.csv, $DP_PIPELINE_DATA/b.csv], comment: '#'}"
-    source = loaded(tmp_path, source=block).source
+    # Several files are one source with a name each.
+    source = loaded(tmp_path, source=several).source
     files = (str(tmp_path / "a.csv"), str(tmp_path / "data/b.csv"))
     assert source.locations == files
     assert source.identities == tuple(f"file:{file}" for file in files)
     assert (source.needs, source.comment) == ("DP_PIPELINE_DATA", "#")
-    monkeypatch.delenv("DP_PIPELINE_DATA")
-    assert loaded(tmp_path, source=block).source.needs == "DP_PIPELINE_DATA"
-
-
-def test_missing_texts_aliases_and_integers_are_loaded(tmp_path):
-    attributes = """attributes:
-  job: {levels: [paid, none], nullable: true, missing: ["?", " -", "?"], aliases: {Paid: paid}}
-  age: {bounds: [0, 9], bins: 3, nullable: true, integer: true}
-  x: {bounds: [0, 9], nullable: false, integer: false}"""
-    job, age, x = loaded(tmp_path, attributes=attributes).domain
-    assert (job.nullable, job.missing, job.aliases) == (True, ("-", "?"), (("Paid", "paid"),))
-    assert (age.nullable, age.is_integer, age.missing) == (True, True, ())
-    assert (x.nullable, x.is_integer, x.missing, x.aliases) == (False, False, (), ())
 
 
 def test_only_a_listed_partition_can_be_asked_for(tmp_path):

@@ -25,13 +25,6 @@ def source_of(folder: Path, text: str, purpose: str = "release") -> Source:
     return loaded(folder, source=f"source: {{{text}}}", purpose=f"purpose: {purpose}").source
 
 
-def complaint(folder: Path, text: str, purpose: str = "release") -> str:
-    """What is said of a source, behind the file and the line."""
-    with pytest.raises(DeclarationError) as refused:
-        source_of(folder, text, purpose)
-    return str(refused.value).partition("toy.yaml:")[2].partition(": ")[2]
-
-
 def test_urls_are_a_source_that_needs_nothing(tmp_path):
     source = source_of(tmp_path, f'kind: csv, {REMOTE}, delimiter: "\\t", header: [x, y]')
     assert (source.is_remote, source.needs, source.download) == (True, None, None)
@@ -153,8 +146,9 @@ NO_DATABASES = [
 @pytest.mark.parametrize("url", NO_DATABASES)
 def test_another_database_is_refused_and_its_url_not_repeated(url, tmp_path, monkeypatch):
     monkeypatch.setenv("RIDES", url)
-    message = complaint(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
-    assert message == (
+    with pytest.raises(DeclarationError) as refused:
+        source_of(tmp_path, f"kind: sql, database: $RIDES, {QUERY}")
+    assert str(refused.value).partition("toy.yaml:")[2].partition(": ")[2] == (
         f"source.database: expected {EXPECTED_DATABASE} in RIDES, got a text of another form"
     )
 

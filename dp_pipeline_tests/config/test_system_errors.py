@@ -132,7 +132,6 @@ def test_no_more_is_read_of_an_odd_file_than_of_a_good_one(kind, tmp_path):
 
 
 def check(path: object, *codes: int) -> str:
-    """Return the one line with which a data set file is refused."""
     run = CliRunner().invoke(main, ["data", "check", str(path)])
     assert run.exit_code in codes
     (line,) = run.output.splitlines()

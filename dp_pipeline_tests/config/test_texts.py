@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import fact_text, fact_values, integer, texts_of
-from dp_pipeline.config.parser import load_spec
 from dp_pipeline.config.yaml_text import Document, field_text, flow
 from dp_pipeline.models import MODELS
 from dp_pipeline.spreadsheet import escape_formula
@@ -58,14 +57,6 @@ def test_a_mistake_gets_the_line_of_its_field(tmp_path):
     # An absent field has the line of the one around it.
     assert line_of("models", "dpqt_kmeans", "starts") == line_of("models", "dpqt_kmeans")
     assert line_of("evaluation", "epsilon") == 1
-
-
-def test_a_level_may_be_called_todo(tmp_path):
-    """A column of tasks has one."""
-    state = "{levels: [TODO, doing, done], other: TODO, nullable: false, aliases: {open: TODO}}"
-    attributes = f"attributes:\n  state: {state}"
-    spec = load_spec(written(tmp_path, declaration(attributes=attributes, models="models: {x: }")))
-    assert spec.domain["state"].labels() == ("TODO", "doing", "done")
 
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1"]

@@ -13,7 +13,6 @@ def engine(request):
 
 
 def require_engine(name: str) -> None:
-    """Skip the test where the engine is not there."""
     if name == "dask":
         pytest.importorskip("distributed", reason="no Dask here")
         return

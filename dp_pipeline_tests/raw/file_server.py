@@ -38,7 +38,6 @@ class FileServer:
 
 @contextmanager
 def file_server() -> Iterator[FileServer]:
-    """A server on a free port; it ends with the block."""
     served = FileServer()
 
     class Handler(BaseHTTPRequestHandler):

@@ -28,13 +28,9 @@ def _nominal(name: str, levels: int) -> Attribute:
 
 DOMAIN = Domain(
     (
-        _numeric("x", 3),
-        _numeric("y", 1),
-        _numeric("z", 2),
-        _nominal("c", 4),
-        _nominal("d", 2),
-        _nominal("wide", 300),
-        _nominal("huge", 60_000),
+        *(_numeric(name, bins) for name, bins in (("x", 3), ("y", 1), ("z", 2))),
+        *(_nominal(name, levels) for name, levels in (("c", 4), ("d", 2))),
+        *(_nominal(name, levels) for name, levels in (("wide", 300), ("huge", 60_000))),
         Attribute("w", "w", "clip", coordinate=Coordinate(0.0, 1.0)),
     )
 )

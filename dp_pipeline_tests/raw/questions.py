@@ -268,36 +268,20 @@ def derived(counter: Counter) -> Iterator[Sealed]:
     yield from once.with_attributes(again).count([("both", "d")])
 
 
-def grids(counter: Counter) -> Iterator[Sealed]:
-    yield from (counter.grid(columns, cells) for columns, cells in GRIDS)
-
-
-def distances(counter: Counter) -> Iterator[Sealed]:
-    yield from (counter.distance_total(rule, **limits) for rule, limits in DISTANCES)
-
-
 def trees(counter: Counter) -> Iterator[Sealed]:
     for tree, nodes, bits in [*TREES, *reversed(TREES)]:
         yield from counter.children(tree, [(nodes, bits)])
 
 
-def subsets(counter: Counter) -> Iterator[Sealed]:
-    yield from (counter.sum_by_centre(rules, salt=salt) for rules, salt in SUBSETS)
-
-
-def residuals(counter: Counter) -> Iterator[Sealed]:
-    yield from (counter.residuals(rule, radii) for rule, radii in RESIDUALS)
-
-
-def classes(counter: Counter) -> Iterator[Sealed]:
-    yield from (counter.classify(rule, attribute) for rule, attribute in CLASSES)
-
-
-def predictions(counter: Counter) -> Iterator[Sealed]:
-    yield from map(counter.mistakes, PREDICTIONS)
-
-
-ASKED: tuple[Ask, ...] = (
-    *(counts, groups, derived, grids, distances),
-    *(trees, subsets, residuals, classes, predictions),
-)
+ASKED: dict[str, Ask] = {
+    "counts": counts,
+    "groups": groups,
+    "derived": derived,
+    "grids": lambda counter: [counter.grid(*grid) for grid in GRIDS],
+    "distances": lambda counter: [counter.distance_total(rule, **by) for rule, by in DISTANCES],
+    "trees": trees,
+    "subsets": lambda counter: [counter.sum_by_centre(rules, salt=salt) for rules, salt in SUBSETS],
+    "residuals": lambda counter: [counter.residuals(*residuals) for residuals in RESIDUALS],
+    "classes": lambda counter: [counter.classify(*classes) for classes in CLASSES],
+    "predictions": lambda counter: [counter.mistakes(label) for label in PREDICTIONS],
+}

@@ -43,7 +43,7 @@ def engine(request):
     return request.param
 
 
-@pytest.mark.parametrize("ask", ASKED)
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("population", POPULATIONS.values(), ids=POPULATIONS)
 def test_an_engine_agrees_with_a_loop_over_the_rows(ask, engine, population):
     assert_agrees(engine, population, ask)

@@ -105,7 +105,6 @@ class Slow(StoredRows):
 
 
 def killed_later(number: int, seconds: float) -> Thread:
-    """Start a thread that kills a process in some seconds."""
     killer = Thread(target=lambda: (time.sleep(seconds), os.kill(number, signal.SIGKILL)))
     killer.start()
     return killer
@@ -167,7 +166,7 @@ def every_question(population: Population) -> list[BatchQuery]:
         return answers
 
     counter = FoldCounter(population.domain, fold)
-    for ask in ASKED:
+    for ask in ASKED.values():
         list(ask(counter))
     counter.occupied(("huge", "x", "d"))
     counter.bounds(("z", "x"))

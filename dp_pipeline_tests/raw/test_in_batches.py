@@ -81,7 +81,6 @@ def validated(spec: DatasetSpec, folder: Path, ids: pa.Array) -> Snapshot:
 
 
 def prepared(spec: DatasetSpec, folder: Path, ids: pa.Array, engine: str = "") -> dict[str, bytes]:
-    """What is stored of every stage."""
     snapshot = validated(spec, folder, ids)
     prepare.prepare(spec, snapshot, engine)
     assert not list(snapshot.folder.glob(".*")), "what workers left is gone"

@@ -29,6 +29,7 @@ from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.proposals import likely_encoding, propose_fields
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import _RowReader, _Transcoded, unreadable_lines
+from dp_pipeline_tests.raw.test_reading import codes
 from dp_pipeline_tests.raw.written import KEY, written_spec
 
 NAMES = ["a", "b"]
@@ -120,10 +121,6 @@ def test_rows_are_read_in_the_form_that_is_declared(tmp_path, name):
     assert read(tmp_path, content, form) == {"a": a, "b": b, "unreadable": unreadable}
 
 
-def codes(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    return discretize(spec, normalize(spec, table, KEY))
-
-
 VISITS = """{day: {type: date, bounds: [2026-01-01, 2026-12-31], every: month, format: "%d.%m.%Y"},
   age: {bounds: [0, 100], bins: 4, aliases: {"90+": 90}}, sex: {levels: [w, m]},
   cost: {bounds: [0, 100], bins: 4, decimal: ","}}"""
@@ -161,7 +158,7 @@ def test_no_row_is_lost_because_one_cell_is_odd(tmp_path, kind):
     }[kind]
     options = {"more": "reading: {missing: [NA, '-']}", "nullable": "true"}
     spec = written_spec(tmp_path, VISITS, source=form, purpose="release", **options)
-    assert codes(spec, read_source(spec)).to_pydict() == CODES
+    assert codes(spec, read_source(spec)) == CODES
     assert parse_first_rows(spec, 9).left_out == 0
     whole = replace(spec, source=replace(spec.source, footer=0))
     footers = [parse_first_rows(each, 9).odd_lines[1] for each in (spec, whole)]
@@ -172,7 +169,8 @@ def test_one_odd_cell_changes_no_schema_and_no_check(tmp_path):
     spec = written_spec(tmp_path, VISITS, nullable="true")
     columns = dict(zip(("day", "age", "sex", "cost"), zip(*ROWS, strict=True), strict=True))
     complete = {name: [cells[0]] * 4 for name, cells in columns.items()}
-    tables = [codes(spec, pa.table(cells)) for cells in (columns, complete)]
+    stages = [normalize(spec, pa.table(cells), KEY) for cells in (columns, complete)]
+    tables = [discretize(spec, stage) for stage in stages]
     assert tables[0].schema == tables[1].schema
     assert all("missing" in attribute.labels() for attribute in spec.domain)
     assert not [each for each in expectations_of(spec) if each.rule == "present"]

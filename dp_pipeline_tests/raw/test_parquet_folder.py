@@ -26,6 +26,7 @@ from dp_pipeline.raw.sources.parquet import parquet_batches, parquet_parts, parq
 from dp_pipeline.raw.validate import validate
 from dp_pipeline.raw.values import numbers
 from dp_pipeline_tests.raw.test_contributions import keep
+from dp_pipeline_tests.raw.test_sql_source import refusal
 from dp_pipeline_tests.raw.written import X_AND_SEX, spec_of, written_spec
 
 
@@ -59,16 +60,6 @@ def test_other_files_of_an_engine_are_no_rows(tmp_path):
     assert read(tmp_path, "x").to_pydict() == {"x": [1]}
 
 
-def test_folder_of_uncounted_files_says_which_do_not_count(tmp_path):
-    write(tmp_path, "_a.parquet", x=[1])
-    for read_folder in (
-        lambda: read(tmp_path, "x"),
-        lambda: read_schema(Source("parquet", str(tmp_path))),
-    ):
-        with pytest.raises(SourceError, match=r"got none \(those that begin with _ or a point do"):
-            read_folder()
-
-
 @pytest.mark.parametrize("log", ["_delta_log/00.json", "metadata/v1.metadata.json"])
 def test_delta_and_iceberg_are_refused(tmp_path, log):
     write(tmp_path, "data/a.parquet", x=[1])
@@ -77,6 +68,12 @@ def test_delta_and_iceberg_are_refused(tmp_path, log):
     name = "Delta" if "delta" in log else "Iceberg"
     with pytest.raises(SourceError, match=f"nothing but Parquet files, got a table of {name}:"):
         read(tmp_path, "x")
+    # A folder of files that do not count says which do not.
+    write(tmp_path, "own/_a.parquet", x=[1])
+    own = tmp_path / "own"
+    for attempt in (partial(read, own, "x"), partial(read_schema, Source("parquet", str(own)))):
+        with pytest.raises(SourceError, match=r"got none \(those that begin with _ or a point do"):
+            attempt()
 
 
 def test_a_folder_that_looks_like_a_partition_adds_no_column(tmp_path):
@@ -304,13 +301,6 @@ def packed(folder: Path, content: bytes, purpose: Purpose, **options: str) -> Da
     path = folder / "rides.csv.gz"
     path.write_bytes(gzip.compress(content))
     return spec_of(Source("csv", str(path), **options), "x", "y", purpose=purpose)
-
-
-def refusal(spec: DatasetSpec) -> str:
-    with pytest.raises(SourceError) as refused:
-        read_source(spec)
-    assert "\n" not in str(refused.value)
-    return str(refused.value).partition(": expected ")[2]
 
 
 LONG_LINES = {

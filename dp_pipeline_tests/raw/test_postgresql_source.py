@@ -104,6 +104,9 @@ def test_a_query_is_read_as_it_is_written(rides):
     assert read_source(spec_at(rides, query, "seats")).column("seats").to_pylist() == [2, None]
     query = "SELECT rider || '%s :x' AS x FROM rides WHERE rider LIKE 'a%' -- the last"
     assert read_source(spec_at(rides, query, "x")).to_pydict() == {"x": ["ana%s :x"]}
+    # An error has no value of a row.
+    message = refusal(spec_at(rides, "SELECT CAST(rider AS int) AS x FROM rides", "x"))
+    assert "expected the rows of the query, got a failure while they were read: run" in message
 
 
 @pytest.mark.parametrize(
@@ -118,12 +121,6 @@ def test_a_query_is_read_as_it_is_written(rides):
 )
 def test_a_query_that_cannot_be_is_refused(rides, query, got):
     assert refusal(spec_at(rides, query, "lat")).endswith(got)
-
-
-def test_the_error_of_a_query_has_no_value_of_a_row(rides):
-    query = "SELECT CAST(rider AS int) AS x FROM rides"
-    message = refusal(spec_at(rides, query, "x"))
-    assert "expected the rows of the query, got a failure while they were read: run" in message
 
 
 WRITING = {
@@ -260,7 +257,6 @@ ATTRIBUTES = f"""{{day: {{type: date, {MONTHS}}}, at: {{type: timestamp, {MONTHS
 
 @pytest.fixture
 def times(postgres_url, monkeypatch):
-    """The source of a database with rides at odd times."""
     run(postgres_url, TIMES)
     monkeypatch.setenv(VARIABLE, postgres_url)
     return f'{{kind: sql, database: ${VARIABLE}, query: "SELECT * FROM rides"}}'

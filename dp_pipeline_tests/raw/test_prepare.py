@@ -25,7 +25,7 @@ from dp_pipeline.raw.snapshot import mark_validated, require_prepared
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import cell_codes, find_missing, numbers, texts
-from dp_pipeline_tests.config.declarations import declaration, loaded
+from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.raw.written import (
     KEY,
     PERSONS,
@@ -232,6 +232,13 @@ def test_codes_are_stored_in_the_smallest_unsigned_type(tmp_path):
     table = read_stage(snapshot, "discretized")
     assert table.schema.types == [pa.uint8(), pa.uint16()]
     assert table.to_pydict() == {"a": [255], "b": [256]}
+    # A column states if values may be missing.
+    attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
+    spec = written_spec(tmp_path, attributes)
+    snapshot = prepared_snapshot(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]}, "gaps")
+    for stage, nullable in (("normalized", ["x", "x.clipped"]), ("discretized", [])):
+        schema = read_stage(snapshot, stage).schema
+        assert [field.name for field in schema if field.nullable] == nullable
 
 
 def test_only_the_stages_that_are_needed_are_there(tmp_path):
@@ -303,6 +310,9 @@ def test_one_missing_value_changes_the_text_of_no_other():
     gap = texts(pa.chunked_array([pa.array([1e15, 7.0, None])]))
     assert whole[1].tolist() == gap[1].tolist() == ["1000000000000000", "7"]
     assert gap[0].tolist() == [0, 1, -1]
+    column = pa.chunked_array([pa.array(["nan", "x", "1_0", "10", "?", " 1e1 "])])
+    assert find_missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
+    assert find_missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
 
 
 def test_two_preparations_never_mix_their_tables(tmp_path):
@@ -321,15 +331,6 @@ def test_two_preparations_never_mix_their_tables(tmp_path):
         assert not free.wait(0.3)
     thread.join(timeout=300)
     assert free.is_set()
-
-
-def test_a_column_states_if_values_may_be_missing(tmp_path):
-    attributes = "{x: {bounds: [0, 1], bins: 2, nullable: true}, sex: {levels: [f, m]}}"
-    spec = written_spec(tmp_path, attributes)
-    snapshot = prepared_snapshot(spec, tmp_path, {"x": ["", "1"], "sex": ["f", "m"]})
-    for stage, nullable in (("normalized", ["x", "x.clipped"]), ("discretized", [])):
-        schema = read_stage(snapshot, stage).schema
-        assert [field.name for field in schema if field.nullable] == nullable
 
 
 def test_nullable_columns_are_read_with_others(tmp_path):
@@ -382,12 +383,6 @@ def test_missing_numbers_agree_as_numbers_and_texts(values, words):
     texts = [None if isnan(value) else str(value).removesuffix(".0") for value in values]
     written = pa.chunked_array([pa.array(texts, pa.string())])
     assert find_missing(written, words).tolist() == find_missing(stored, words).tolist()
-
-
-def test_only_declared_words_are_missing_numbers():
-    column = pa.chunked_array([pa.array(["nan", "x", "1_0", "10", "?", " 1e1 "])])
-    assert find_missing(column, ("10",)).tolist() == [False, False, False, True, False, True]
-    assert find_missing(column, ("nan", "?")).tolist() == [True, False, False, False, True, False]
 
 
 def test_all_stages_read_files_with_comments_and_gaps(tmp_path):
@@ -443,10 +438,3 @@ def test_cells_are_read_as_the_table_states(attribute, cell, labels, tmp_path):
     if attribute == OTHER:
         # One attribute may keep what others drop.
         assert prepared_cell(tmp_path, "other", OTHER, cell) == labels[0]
-
-
-def test_another_choice_is_another_release(tmp_path):
-    clip, drop = (loaded(tmp_path, rule=f"on_invalid: {rule}") for rule in ("clip", "drop"))
-    assert clip.digest != drop.digest
-    assert loaded(tmp_path, rule="on_invalid: keep").digest == loaded(tmp_path).digest
-    assert "on_invalid" not in declaration()

@@ -82,7 +82,6 @@ def test_adult_has_its_known_gaps_and_classes(tmp_path):
 
 
 def codes_of(name: str, folder: Path) -> tuple[DatasetSpec, dict[str, NDArray[Any]]]:
-    """The codes of a built-in data set, of which preparation dropped no row."""
     spec, stages = prepared(name, folder)
     assert {table.num_rows for table in stages.values()} == {spec.nominal_rows}
     table = stages["discretized"]

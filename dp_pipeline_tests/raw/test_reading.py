@@ -26,7 +26,6 @@ from dp_pipeline_tests.raw.written import KEY, ingested, written_spec
 
 
 def codes(spec: DatasetSpec, columns: dict[str, object] | pa.Table) -> dict[str, list[int]]:
-    """Cell codes of the rows that stay."""
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     return discretize(spec, normalize(spec, table, KEY)).to_pydict()
 
@@ -87,14 +86,13 @@ HOURS = (
 )
 HOUR_CODES = {"hour": [14, 24, 24], "late": [1, 2, 2], "land": [0, 1, 2]}
 CODES = {
-    "a stored number is one whatever sign is declared": (
-        '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}', "",
-        {"fare": [6.38, 44.0]}, {"fare": [0, 4]},
-    ),
-    "a number by its sign": (
-        '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}', "",
-        {"fare": ["6,38", "44,0"]}, {"fare": [0, 4]},
-    ),
+    **{
+        f"a number is one whatever sign is declared {cells}": (
+            '{fare: {bounds: [0, 50], bins: 5, decimal: ","}}', "",
+            {"fare": cells}, {"fare": [0, 4]},
+        )
+        for cells in ([6.38, 44.0], ["6,38", "44,0"])
+    },
     "signs of the file hold for each column": (
         '{a: {bounds: [0, 9], bins: 9}, b: {bounds: [0, 9], bins: 9, decimal: "."}}',
         'reading: {decimal: ",", missing: ["-999"]}',
@@ -240,7 +238,6 @@ def test_a_derived_column_is_a_function_of_one_row(function, tmp_path):
 
 
 def decoded(spec: DatasetSpec, name: str, drawn: np.ndarray) -> np.ndarray:
-    """Return values of the cells of an attribute, drawn by a seed."""
     rng = np.random.default_rng(0)
     return decode_columns(drawn[:, None], (name,), spec.domain, rng)[name]
 

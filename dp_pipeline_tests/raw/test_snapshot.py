@@ -172,19 +172,15 @@ def table_path(tmp_path, monkeypatch):
     return path
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        *(CONTENT[:at] + b"!" + CONTENT[at + 1 :] for at in (0, 9, 10, 19, 25, 36)),
-        CONTENT[10:20] + CONTENT[:10] + CONTENT[20:],
-        CONTENT[:-1],
-        CONTENT[:30],
-        CONTENT[:10],
-        CONTENT + b"\0",
-        b"".join(hashlib.sha256(CONTENT[at : at + 10]).digest() for at in range(0, 37, 10)),
-        b"",
-    ],
-)
+OTHER_CONTENTS = [
+    *(CONTENT[:at] + b"!" + CONTENT[at + 1 :] for at in (0, 9, 10, 19, 25, 36)),
+    *(CONTENT[10:20] + CONTENT[:10] + CONTENT[20:], CONTENT[:-1], CONTENT[:30], CONTENT[:10]),
+    b"".join(hashlib.sha256(CONTENT[at : at + 10]).digest() for at in range(0, 37, 10)),
+    *(CONTENT + b"\0", b""),
+]
+
+
+@pytest.mark.parametrize("other", OTHER_CONTENTS)
 def test_another_file_has_another_fingerprint(table_path, other):
     stored = fingerprint_of(table_path, KEY)
     table_path.write_bytes(other)

@@ -27,28 +27,24 @@ from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Sample, Source
 from dp_pipeline.raw.sources import BUNDLED, read_source, sample_by_class
 from dp_pipeline.raw.sources.csv_files import _MARKS
 from dp_pipeline_tests.raw.test_sql_source import SECRET
+from dp_pipeline_tests.raw.test_sql_source import refusal as refused_line
 from dp_pipeline_tests.raw.written import spec_of, written_spec
 
 BOTH = pytest.mark.parametrize("purpose", ["benchmark", "release"])
 BOM = codecs.BOM_UTF8
 
 
-def read(path, content, *columns, kind="csv", purpose="benchmark", **options) -> pa.Table:
+def spec_of_file(path, content, *columns, kind="csv", purpose="benchmark", **options):
     path.write_bytes(content)
-    return read_source(spec_of(Source(kind, str(path), **options), *columns, purpose=purpose))
+    return spec_of(Source(kind, str(path), **options), *columns, purpose=purpose)
 
 
-def refusal(path, content, *columns, **options) -> str:
-    """The one line of a refused source, after a search for the secret in all that is printed."""
-    with pytest.raises(SourceError) as caught:
-        read(path, content, *columns, **options)
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
-    message = str(caught.value)
-    assert message.startswith(f"city: {options.get('kind', 'csv')}:{path}: expected ")
-    assert ", got " in message
-    assert "\n" not in message
-    return message
+def read(*arguments, **options) -> pa.Table:
+    return read_source(spec_of_file(*arguments, **options))
+
+
+def refusal(*arguments, **options) -> str:
+    return refused_line(spec_of_file(*arguments, **options))
 
 
 def read_files(folder, *contents, purpose="benchmark", **options) -> pa.Table:
@@ -367,6 +363,13 @@ def test_a_bundled_set_has_its_own_column_names_and_class_names(name):
     assert table.column("target")[0].as_py() == first
 
 
+def test_a_generator_is_called_with_its_options():
+    source = Source("generator", "pytest2d", options={"seed": 3, "rows": 12})
+    first, again = (read_source(spec_of(source, "y", "x")) for _ in range(2))
+    assert (first.column_names, first.num_rows) == (["y", "x"], 12)
+    assert again.equals(first)
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
@@ -383,13 +386,6 @@ def test_unknown_name_of_a_made_set_is_refused(source, message):
     error = SourceError if "altitude" in message else DeclarationError
     with pytest.raises(error, match=message):
         read_source(spec_of(source, "altitude"))
-
-
-def test_a_generator_is_called_with_its_options():
-    source = Source("generator", "pytest2d", options={"seed": 3, "rows": 12})
-    table = read_source(spec_of(source, "y", "x"))
-    assert (table.column_names, table.num_rows) == (["y", "x"], 12)
-    assert read_source(spec_of(source, "y", "x")).equals(table)
 
 
 WITH_DATA = pytest.mark.skipif(
@@ -476,6 +472,13 @@ def test_two_spellings_of_a_level_are_one_class(tmp_path):
     assert {pay["high"] for pay in pays} == {1}
     # By text, 4, 4 and 2 rows of ten would be 2, 2 and 1 of five for every seed.
     assert len({pay["low"] for pay in pays}) > 1
+    # Files are sampled together.
+    for name, pay in {"a": "low", "b": "high"}.items():
+        lines = "".join(f"{n},{pay}\n" for n in range(6))
+        (tmp_path / f"{name}.csv").write_text(f"name,pay\n{lines}")
+    source = "{kind: csv, paths: [a.csv, b.csv], sample: {rows: 4, by: pay, seed: 7}}"
+    table = read_source(written_spec(tmp_path, ATTRIBUTES, source=source))
+    assert table.column("pay").to_pylist() == ["low", "low", "high", "high"]
 
 
 def test_sampled_rows_are_complete_and_in_source_order(tmp_path):
@@ -487,15 +490,6 @@ def test_sampled_rows_are_complete_and_in_source_order(tmp_path):
     assert all_rows.num_rows == 30
     assert actual == [row for row in rows if row in actual]
     assert Counter(pay for _, pay in actual) == {"high": 7, "low": 3}
-
-
-def test_files_are_sampled_together(tmp_path):
-    for name, pay in {"a": "low", "b": "high"}.items():
-        lines = "".join(f"{n},{pay}\n" for n in range(6))
-        (tmp_path / f"{name}.csv").write_text(f"name,pay\n{lines}")
-    source = "{kind: csv, paths: [a.csv, b.csv], sample: {rows: 4, by: pay, seed: 7}}"
-    table = read_source(written_spec(tmp_path, ATTRIBUTES, source=source))
-    assert table.column("pay").to_pylist() == ["low", "low", "high", "high"]
 
 
 def test_undeclared_texts_are_sampled_by_their_share(tmp_path):

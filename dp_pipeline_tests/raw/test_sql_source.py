@@ -47,13 +47,13 @@ def refusal(spec: DatasetSpec) -> str:
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     message = str(caught.value)
     assert message.startswith(f"city: {spec.source.identity}: expected ")
+    assert ", got " in message
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert "\n" not in message
     return message
 
 
 def sqlite_file(path: Path, columns: str, rows: list[tuple[object, ...]]) -> str:
-    """The URL of a new file with a table of rides."""
     connection = sqlite3.connect(path)
     connection.execute(f"CREATE TABLE rides ({columns})")
     marks = ", ".join("?" * len(rows[0]))
@@ -214,7 +214,6 @@ def test_columns_are_of_a_file_in_a_folder_with_a_question_mark(tmp_path: Path) 
 
 @pytest.fixture
 def duckdb_rides(tmp_path):
-    """The location of a file with three rides."""
     duckdb = pytest.importorskip("duckdb", reason="the extra duckdb is not installed")
     path = tmp_path / "ri'des #%.duckdb"
     with duckdb.connect(str(path)) as connection:
