@@ -328,6 +328,18 @@ def test_protected_rows_stay_so_whatever_their_file_says(project: Project):
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 
+def test_rows_read_through_a_link_to_protected_ones_are_no_prior(project: Project):
+    project.datasets.mkdir()
+    lake = project.datasets / "lake.csv"
+    (project.datasets / "others.csv").symlink_to(lake)
+    prepare_others(project)
+    (project.datasets / "others.csv").unlink()
+    declared = prepare_homes(project)
+    project.ledger.claim_source("town", lake.as_uri(), distinct_population="other persons")
+    with pytest.raises(DeclarationError, match="is protected by population town"):
+        project.publish(declared, model="one_shot", epsilon="1")
+
+
 def test_rows_that_are_not_there_are_requested_by_name(project: Project):
     declared = prepare_homes(project)
     project.write_declaration("others", OTHERS)
