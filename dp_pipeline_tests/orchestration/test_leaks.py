@@ -140,6 +140,10 @@ def test_metadata_holds_bought_numbers_and_no_count_of_rows(ran):
             # The number of synthetic rows is a noisy count of the kept ones: it may be theirs.
             values = {name: value for name, value in metadata.items() if name != NOISY_COUNT}
             assert not numbers_in(values) & {ROWS, KEPT}
+    messages = [_OF_A_RUN.sub("", entry.user_message) for entry in entries(project.instance)]
+    assert len(messages) > 100
+    count = re.compile(rf"(?<![\w.-])({ROWS}|{KEPT})(?![\w.-])")
+    assert not [message for message in messages if count.search(message)]
     planted = {"rows": dg.MetadataValue.int(ROWS), "note": dg.MetadataValue.text(f"{KEPT} kept")}
     assert numbers_in(planted) == {ROWS, KEPT}
 
