@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ from dp_pipeline.cli.options import DATASET, READER, Reader, epsilons, ks, relea
 from dp_pipeline.config.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from dp_pipeline.export.verify import Check
     from dp_pipeline.releases.export import Export
 
 _FORMATS = click.Choice(["csv", "parquet", "arrow"])
@@ -124,18 +122,12 @@ def verify(context: click.Context, folder: Path, reader: Reader) -> None:
     checks = verify_export(folder)
     bad = [check for check in checks if not check.is_good]
     digest = f"sha256:{digest_of_export(folder)}" if (folder / SUMS).is_file() else "none"
+    lines = [*(check.line for check in checks), f"digest: {digest}"]
+    lines.append(f"{len(checks)} checks, {len(bad) or 'none'} failed")
     results = [{"of": each.of, "good": each.is_good, "found": each.result} for each in checks]
     reader.print_output(
         lambda: {"folder": str(folder), "good": not bad, "digest": digest, "checks": results},
-        lambda: _print_checks(checks, digest),
+        lambda: click.echo("\n".join(lines)),
     )
     if bad:
         context.exit(1)
-
-
-def _print_checks(checks: Sequence[Check], digest: str) -> None:
-    for check in checks:
-        click.echo(check.line)
-    click.echo(f"digest: {digest}")
-    bad = sum(not check.is_good for check in checks)
-    click.echo(f"{len(checks)} checks, {bad or 'none'} failed")
