@@ -192,7 +192,14 @@ def restore(book: Book, strays: Mapping[int, str], *, reason: str, by: str) -> T
         connection.execute(delete(entries).where(entries.c.sequence.in_(numbers)))
         why = {"reason": reason, "by": by}
         drafts = [replace(draft, facts={**why, **draft.facts}) for draft in drafts]
-        tip = _write(connection, result.verification, drafts)
+        now, tip = result.verification.state, result.verification.tip
+        time = max(current_time(), result.verification.time)
+        for draft in drafts:
+            now.take(draft, sequence=tip.sequence + 1, time=time)
+            tip = write(connection, draft, after=tip, time=time, state=now.digest)
+        connection.execute(delete(state))
+        rows = [{**key._asdict(), **vars(value)} for key, value in now.rows.items()]
+        connection.execute(insert(state), rows)
         create_guards(connection)
         return tip
 
@@ -267,15 +274,3 @@ def _readable(row: Row, read: Callable[[Mapping[str, str]], Value]) -> Value | N
         return read(dict(json.loads(row["facts"])))
     except (ValueError, TypeError, RecursionError, Damaged):
         return None
-
-
-def _write(connection: Connection, verification: Verification, drafts: list[Draft]) -> Tip:
-    now, tip = verification.state, verification.tip
-    time = max(current_time(), verification.time)
-    for draft in drafts:
-        now.take(draft, sequence=tip.sequence + 1, time=time)
-        tip = write(connection, draft, after=tip, time=time, state=now.digest)
-    connection.execute(delete(state))
-    rows = [{**key._asdict(), **vars(value)} for key, value in now.rows.items()]
-    connection.execute(insert(state), rows)
-    return tip
