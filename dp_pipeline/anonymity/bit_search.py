@@ -41,7 +41,9 @@ class ClassPartition:
         self._row_of, self._label_of = np.nonzero(self._distinct.counts)
         self._pattern_counts = self._distinct.counts[self._row_of, self._label_of]
         answers = bit_matrix(bits, self._distinct.codes[self._row_of], rows.columns)
-        self._rarer = [_rarer_side(answers[:, bit]) for bit in range(len(bits))]
+        # A bit makes the same classes as its contrary: the rarer side is stored.
+        is_rare = 2 * np.count_nonzero(answers, axis=0) <= len(answers)
+        self._rarer = [np.flatnonzero(answers[:, i] == is_rare[i]) for i in range(len(bits))]
         self._groups = np.zeros(len(self._row_of), dtype=np.int64)
         self.counts = rows.target_counts[None]
 
@@ -112,12 +114,6 @@ class ClassPartition:
         if not self._guarantee.is_empty:
             suppressed[self._row_of] = ~self._guarantee.is_met(self.counts)[self._groups]
         return Recoding(rule, suppressed[self._distinct.row_ids])
-
-
-def _rarer_side(answers: NDArray[np.bool_]) -> IntArray:
-    # A bit makes the same classes as its contrary.
-    is_rare = 2 * np.count_nonzero(answers) <= len(answers)
-    return np.flatnonzero(answers if is_rare else ~answers)
 
 
 def accept_in_order(partition: ClassPartition, order: Iterable[int]) -> list[int]:

@@ -151,7 +151,8 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
         declared = {"nullable": True, **declared}
     if "column" in declared:
         _refuse(name, "the name of its column in X as key", "`column`")
-    ends = _listed(declared.get("bounds"))
+    listed: Any = declared.get("bounds")
+    ends = listed if isinstance(listed, list | tuple) else ()
     is_duration = any(isinstance(end, timedelta) for end in ends)
     is_dated = any(isinstance(end, str | date) for end in ends)
     if not is_duration and (is_dated or not {"type", "every"}.isdisjoint(declared)):
@@ -177,10 +178,6 @@ def _in_seconds(form: Form) -> Form:
         field: list(map(seconds, value)) if isinstance(value, list | tuple) else seconds(value)
         for field, value in form.items()
     }
-
-
-def _listed(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 def _inside(name: str, form: Form) -> Form:

@@ -100,9 +100,11 @@ class GraphicalModel:
                 tables[node.parent] += (np.log(total) + largest).reshape(node.spread)
         for index, node in enumerate(self.nodes):
             if node.parent is not None:
-                above = _sum_axes(tables[node.parent], node.summed).reshape(-1, 1)
+                above = tables[node.parent]
+                for before, axis in enumerate(node.summed):
+                    above = _sum_axis(above, axis - before)
                 flat = tables[index].reshape(node.split)
-                flat *= above
+                flat *= above.reshape(-1, 1)
         return tables, log_total
 
     def by_clique(self, tables: Sequence[FloatArray]) -> dict[Names, FloatArray]:
@@ -126,13 +128,6 @@ def _largest(rows: FloatArray) -> FloatArray:
     for column in rows.T[1:]:
         np.maximum(largest, column, out=largest)
     return largest
-
-
-def _sum_axes(table: FloatArray, axes: tuple[int, ...]) -> FloatArray:
-    """Return the table summed over these ascending axes, one at a time."""
-    for before, axis in enumerate(axes):
-        table = _sum_axis(table, axis - before)
-    return table
 
 
 def _sum_axis(table: FloatArray, axis: int) -> FloatArray:

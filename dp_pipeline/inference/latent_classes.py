@@ -67,7 +67,12 @@ class LatentClasses:
         >>> found.table(("a", "c")).round(2).tolist()
         [[0.5, 0.0], [0.0, 0.5]]
         """
-        has = _indicators(codes, list(sizes.values()))
+        from scipy.sparse import csr_array
+
+        ends = np.cumsum([0, *sizes.values()])
+        positions = np.repeat(np.arange(len(codes)), len(sizes)), (codes + ends[:-1]).ravel()
+        # A 1 where a row has a level: (rows, all levels).
+        has = csr_array((np.ones(codes.size), positions), shape=(len(codes), int(ends[-1])))
         by_level, all_shares = has.T.tocsr(), np.asarray(has.mean(axis=0)).ravel()
         belongs = _first_memberships(has, all_shares, classes)
         for step in range(STEPS + 1):
@@ -78,8 +83,7 @@ class LatentClasses:
                 likely += np.log(np.maximum(rows, SMALLEST_SHARE))
                 belongs = np.exp(likely - likely.max(axis=1, keepdims=True))
                 belongs /= belongs.sum(axis=1, keepdims=True)
-        ends = np.cumsum(list(sizes.values()))[:-1]
-        parts = [part / part.sum(axis=0) for part in np.split(shares, ends)]
+        parts = [part / part.sum(axis=0) for part in np.split(shares, ends[1:-1])]
         return cls(rows / rows.sum(), dict(zip(sizes, parts, strict=True)))
 
     def table(self, names: Names) -> FloatArray:
@@ -89,16 +93,6 @@ class LatentClasses:
             shares = self.shares[name]
             cells = (cells[:, None, :] * shares[None, :, :]).reshape(-1, len(self.weights))
         return np.asarray(cells.sum(axis=1).reshape([len(self.shares[name]) for name in names]))
-
-
-def _indicators(codes: IntArray, sizes: Sequence[int]) -> Any:
-    """Return a sparse matrix (rows, all levels) with a 1 where a row has a level."""
-    from scipy.sparse import csr_array
-
-    rows, many = codes.shape
-    levels = codes.astype(np.int64) + np.cumsum([0, *sizes[:-1]])
-    index = (np.repeat(np.arange(rows), many), levels.ravel())
-    return csr_array((np.ones(rows * many), index), shape=(rows, sum(sizes)))
 
 
 def _first_memberships(has: Any, shares: FloatArray, classes: int) -> FloatArray:

@@ -63,20 +63,16 @@ class PairedRows:
 
         They are drawn on one thread, so that every computer draws the same bytes."""
         codes = np.zeros((len(self.sizes), rows), dtype=code_type(self.sizes.values()))
-        for start in range(0, rows, MOST_ROWS):
-            self._fill(codes[:, start : start + MOST_ROWS], rng)
-        return codes.T
-
-    def _fill(self, codes: IntArray, rng: np.random.Generator) -> None:
-        """Draw the rows of ``codes`` (attributes, rows), at least one, in place."""
-        rows = codes.shape[1]
-        drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([rows]))
-        for family in self._network:
-            drawn = drawn.with_next(family.child, self._rows_of_levels(family, drawn, rng))
-        order = shuffled_rows(rows, rng)
         places = {name: index for index, name in enumerate(self.sizes)}
-        for name, column in zip(drawn.names, drawn.codes.T, strict=True):
-            codes[places[name]] = np.repeat(column, drawn.rows)[order]
+        for start in range(0, rows, MOST_ROWS):
+            batch = codes[:, start : start + MOST_ROWS]
+            drawn = _RowKinds((), np.zeros((1, 0), dtype=np.int64), np.array([batch.shape[1]]))
+            for family in self._network:
+                drawn = drawn.with_next(family.child, self._rows_of_levels(family, drawn, rng))
+            order = shuffled_rows(batch.shape[1], rng)
+            for name, column in zip(drawn.names, drawn.codes.T, strict=True):
+                batch[places[name]] = np.repeat(column, drawn.rows)[order]
+        return codes.T
 
     @cached_property
     def _network(self) -> tuple[Conditional, ...]:
@@ -94,7 +90,11 @@ class PairedRows:
         for level in range(chances.shape[1] - 1):
             start = ratio(chances[:, level], chances[:, level:].sum(axis=1))
             chance = fit_chances(start, features, remaining, targets[level], doubt)
-            rows_of_levels[:, level] = _round_in_turn(remaining * chance, remaining, rng)
+            # Rounded cumulative sums: neighbouring kinds have most codes in common, so pairs keep
+            # their sums (systematic sampling of an ordered list: Madow, Annals of Mathematical
+            # Statistics 20, 1949).
+            upto = np.floor(np.cumsum(remaining * chance) + rng.random()).astype(np.int64)
+            rows_of_levels[:, level] = np.minimum(np.diff(upto, prepend=0), remaining)
             remaining = remaining - rows_of_levels[:, level]
         rows_of_levels[:, -1] = remaining
         return rows_of_levels
@@ -172,16 +172,6 @@ class _RowKinds:
         kinds, levels = np.nonzero(rows_of_levels)
         codes = np.concatenate([self.codes[kinds], levels[:, None]], axis=1)
         return _RowKinds((*self.names, name), codes, rows_of_levels[kinds, levels])
-
-
-def _round_in_turn(expected: FloatArray, most: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return random integers, at most ``most``, whose cumulative sums are the expected ones,
-    rounded without bias.
-
-    Neighbouring kinds have most codes in common, so pairs keep their sums too (systematic sampling
-    of an ordered list: Madow, Annals of Mathematical Statistics 20, 1949)."""
-    upto = np.floor(np.cumsum(expected) + rng.random()).astype(np.int64)
-    return np.minimum(np.diff(upto, prepend=0), most)
 
 
 STEPS = 25

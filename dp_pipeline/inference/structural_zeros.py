@@ -137,7 +137,16 @@ class StructuralZeros:
     def grouped(self, groupings: Mapping[str, Grouping]) -> StructuralZeros:
         """Return the constraints over groups of levels, where constraints treat the levels of each
         group alike."""
-        return StructuralZeros(tuple(_group_levels(entry, groupings) for entry in self.allowed))
+        grouped_entries = []
+        for entry in self.allowed:
+            mask = entry.mask
+            for axis, name in enumerate(entry.names):
+                if name in groupings:
+                    labels = groupings[name].group_of_level
+                    # A group is allowed if its first level is.
+                    mask = mask.take(np.unique(labels, return_index=True)[1], axis=axis)
+            grouped_entries.append(replace(entry, mask=mask))
+        return StructuralZeros(tuple(grouped_entries))
 
     def predict_shares(
         self, pair: tuple[str, str], left: FloatArray, right: FloatArray
@@ -209,16 +218,6 @@ class Twin:
     name: str
     other: str
     levels: IntArray
-
-
-def _group_levels(entry: AllowedCells, groupings: Mapping[str, Grouping]) -> AllowedCells:
-    """Return a constraint over groups, which allows a group if it allows its first level."""
-    mask = entry.mask
-    for axis, name in enumerate(entry.names):
-        if name in groupings:
-            labels = groupings[name].group_of_level
-            mask = mask.take(np.unique(labels, return_index=True)[1], axis=axis)
-    return replace(entry, mask=mask)
 
 
 def _replace_twin(entry: AllowedCells, twin: Twin) -> AllowedCells:

@@ -111,7 +111,13 @@ class TreeFit:
         """Return one or more tables reconciled for fits; parameters are those of ``fit_tree``."""
         sizes = {name: model.sizes[name] for name in start}
         rows, tables = reconcile_tables(measured, sizes)
-        inside = _inner_marginals(tables, measured, sizes)
+        # Marginals of reconciled tables that were also measured by themselves.
+        inside: dict[Names, FloatArray] = {}
+        for table in measured:
+            names = tuple(name for name in sizes if name in table.attributes)
+            if names and names not in tables:
+                wider = next(wider for wider in tables if set(names) < set(wider))
+                inside[names] = marginal_of(tables[wider], wider, names)
         variances = {names: variance_of(names, measured) for names in (*tables, *inside)}
         return cls(model, start, max(1.0, rows), tables, variances, inside)
 
@@ -231,19 +237,6 @@ class _Dual:
                 change -= np.clip(step, -LONGEST_STEP, LONGEST_STEP)
             theta[cells] += change
         return theta
-
-
-def _inner_marginals(
-    tables: Mapping[Names, FloatArray], measured: Sequence[NoisyTable], sizes: Mapping[str, int]
-) -> dict[Names, FloatArray]:
-    """Return attributes → marginal of a reconciled table that was also measured by itself."""
-    marginals: dict[Names, FloatArray] = {}
-    for table in measured:
-        names = tuple(name for name in sizes if name in table.attributes)
-        if names and names not in tables:
-            wider = next(wider for wider in tables if set(names) < set(wider))
-            marginals[names] = marginal_of(tables[wider], wider, names)
-    return marginals
 
 
 def product_potentials(

@@ -159,21 +159,20 @@ class _Growth:
         answers = self._session.expand_all(
             [Expansion(parents.nodes, bits, shares) for parents, bits, shares in requests]
         )
-        return [
-            self._add(parents, bits, shares, values)
-            for (parents, bits, shares), values in zip(requests, answers, strict=True)
-        ]
-
-    def _add(self, parents: _Frontier, bits: int, shares: IntArray, values: IntArray) -> _Frontier:
-        variance = variances(shares * self._rate / SHARES)
-        if not bits:
-            self.noisy.count_again(parents.positions, values[:, 0], variance)
-            return parents
-        nodes, fan = parents.nodes.children(bits), 1 << bits
-        positions = self.noisy.add(parents.positions, nodes, values, variance)
-        remaining = np.repeat(parents.shares - shares, fan)
-        counts = values.ravel().astype(np.float64)
-        return _Frontier(nodes, positions, counts, np.repeat(variance, fan), remaining)
+        frontiers = []
+        for (parents, bits, shares), values in zip(requests, answers, strict=True):
+            variance = variances(shares * self._rate / SHARES)
+            if not bits:
+                self.noisy.count_again(parents.positions, values[:, 0], variance)
+                frontiers.append(parents)
+                continue
+            nodes, fan = parents.nodes.children(bits), 1 << bits
+            positions = self.noisy.add(parents.positions, nodes, values, variance)
+            remaining = np.repeat(parents.shares - shares, fan)
+            counts = values.ravel().astype(np.float64)
+            child_variance = np.repeat(variance, fan)
+            frontiers.append(_Frontier(nodes, positions, counts, child_variance, remaining))
+        return frontiers
 
     def count_unsure_again(self, frontier: _Frontier) -> _Frontier:
         """Count the nodes again whose counts may be noise alone, for a fifth of their remaining ε;

@@ -40,9 +40,16 @@ class _Spread:
         away = np.abs(middles - centres[nearest]).sum(axis=1)
         # A row is a quarter of a side from its box's middle, on average.
         away += (synopsis.upper - synopsis.lower).sum(axis=1) / 4
-        radii = [_quantile(away[nearest == j], weights[nearest == j]) for j in range(k)]
+        radii = np.zeros(k)
+        for cluster in range(k):
+            distances = away[nearest == cluster]
+            order = np.argsort(distances, kind="stable")
+            passed = np.cumsum(weights[nearest == cluster][order])
+            if passed.size and passed[-1] > 0:
+                place = np.searchsorted(passed, QUANTILE * passed[-1])
+                radii[cluster] = distances[order][place]
         sizes = np.bincount(nearest, weights, minlength=k).astype(np.float64)
-        return cls(sizes, np.array(radii))
+        return cls(sizes, radii)
 
 
 def move_by_residuals(
@@ -74,29 +81,12 @@ def move_by_residuals(
     deviations = np.sqrt(2) * steps[:, None] * digits / (rate * sizes)[:, None]
     is_noise = np.sqrt(2) / (rate * sizes) >= 0.5
     mean_residuals[is_noise | (spread.sizes < 1)] = 0.0
-    low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
-    return np.asarray(np.clip(centres + _shrunk(mean_residuals, deviations), low, high))
-
-
-def _shrunk(mean_residuals: FloatArray, deviations: FloatArray) -> FloatArray:
-    """Return mean residuals (k, d) times signal / (signal + noise), with one signal for each axis.
-
-    deviations   (k, d) standard deviations of the noise
-    """
     moved = (mean_residuals != 0).any(axis=1)
-    if not moved.any():
-        return mean_residuals
-    signal = (mean_residuals[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
-    return np.asarray(mean_residuals * (signal / (signal + deviations**2)))
-
-
-def _quantile(distances: FloatArray, weights: FloatArray) -> float:
-    """Return the distance within which the share QUANTILE of the weight lies; 0 without weight."""
-    order = np.argsort(distances, kind="stable")
-    passed = np.cumsum(weights[order])
-    if not passed.size or passed[-1] <= 0:
-        return 0.0
-    return float(distances[order][np.searchsorted(passed, QUANTILE * passed[-1])])
+    if moved.any():
+        signal = (mean_residuals[moved] ** 2 - deviations[moved] ** 2).mean(axis=0).clip(min=0)
+        mean_residuals = mean_residuals * (signal / (signal + deviations**2))
+    low, high = ([getattr(side, end) for side in box] for end in ("lower", "upper"))
+    return np.asarray(np.clip(centres + mean_residuals, low, high))
 
 
 FAR = 1.5  # squared distance at which rows are clipped, relative to the mean of evenly filled boxes

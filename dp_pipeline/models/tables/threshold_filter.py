@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import IntArray, code_type
+from dp_pipeline.config.encoding import code_type
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import integer
 from dp_pipeline.gate.curator import Curator
@@ -17,7 +17,7 @@ from dp_pipeline.gate.sparse_sampler import MAX_CELLS
 from dp_pipeline.models.base import ROWS_SHARE
 from dp_pipeline.models.tables.base import MOST_ESTIMATED_ROWS, TableModel
 from dp_pipeline.results.derived_attribute import rounded_counts
-from dp_pipeline.results.measurement import SparseTable, threshold_for
+from dp_pipeline.results.measurement import threshold_for
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
 
@@ -76,14 +76,11 @@ class ThresholdFilter(TableModel):
             empty_cells=self.empty_cells,
         )
         cells = curator.sparse_table(names, threshold=threshold, epsilon=of_cells)
-        codes = _sample_cells(cells, self.rows_to_draw(float(of_rows.table)), rng)
+        rows, smallest = self.rows_to_draw(float(of_rows.table)), code_type(cells.shape)
+        if len(cells.counts):
+            counts = cells.counts[None].astype(np.float64)
+            (row_counts,) = rounded_counts(counts, np.array([rows]), rng)
+            codes = rng.permutation(np.repeat(cells.codes.astype(smallest), row_counts, axis=0))
+        else:
+            codes = rng.integers(0, cells.shape, size=(rows, len(names))).astype(smallest)
         return self.released_table(curator.domain, rng, codes, (of_rows,), (names,))
-
-
-def _sample_cells(cells: SparseTable, rows: int, rng: Generator) -> IntArray:
-    smallest = code_type(cells.shape)
-    if not len(cells.counts):
-        return rng.integers(0, cells.shape, size=(rows, len(cells.shape))).astype(smallest)
-    counts = cells.counts[None].astype(np.float64)
-    (row_counts,) = rounded_counts(counts, np.array([rows]), rng)
-    return rng.permutation(np.repeat(cells.codes.astype(smallest), row_counts, axis=0))

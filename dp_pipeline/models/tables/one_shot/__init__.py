@@ -211,13 +211,9 @@ class OneShot(TableModel):
         sizes = self.sizes(domain)
         searched = 2 * max(4, self.clique_cells)
         rounds = self._rounds.most_cells(domain) if self.quality == "best_plus" else 0
-        most = max(self._most_tabulated(domain), searched, rounds)
-        return 1 + 2 * sum(sizes.values()) + most
-
-    def _most_tabulated(self, domain: Domain) -> int:
-        """Return the cells of the largest of three sets of tables: packed ones, a covering design,
-        and one table of all attributes; each as planned for Laplace and for Gaussian noise."""
-        most, sizes = 0, self.sizes(domain)
+        most = max(searched, rounds)
+        # Packed tables, a covering design and one table of all attributes, as planned for Laplace
+        # and for Gaussian noise.
         for concentrated in (False, True) if sizes else ():
             planning = self._planning(domain, 1.0, Fraction(1), NoiseRate(concentrated, 1))
             is_coverable = planning.pairs and planning.is_coverable
@@ -225,7 +221,7 @@ class OneShot(TableModel):
                 most = max(most, sum(cell_count(names, sizes) for names in tables))
             if is_coverable and planning.is_small:
                 most = max(most, min(prod(sizes.values()), self.clique_cells))
-        return most
+        return 1 + 2 * sum(sizes.values()) + most
 
     @property
     def _workload(self) -> Workload:

@@ -164,12 +164,6 @@ class Planning:
     def mean_share(self) -> Fraction:
         """The share of the budget to pay for the noisy mean dependence; 0 if knowing it would not
         lower the expected error."""
-        pays = self._error_with_mean() < float(self.errors.mean(axis=1).min())
-        return MEAN_SHARE if pays else Fraction(0)
-
-    def _error_with_mean(self) -> float:
-        """Return the expected error, in rows, of the plans that are best once the mean dependence
-        is measured."""
         # Noise at its octiles, by Laplace's distribution for either kind of noise.
         chances = (np.arange(8) + 0.5) / 8
         noise = np.where(chances < 0.5, np.log(2 * chances), -np.log(2 - 2 * chances))
@@ -179,7 +173,9 @@ class Planning:
                 likely = (self.errors * self.likelihoods(noisy)).sum(axis=1)
                 total += float(errors[int(np.argmin(likely))])
         # Errors fall with the amount at most as fast as noise does.
-        return total / len(noise) / len(self.means) / (1 - float(MEAN_SHARE))
+        error_with_mean = total / len(noise) / len(self.means) / (1 - float(MEAN_SHARE))
+        pays = error_with_mean < float(self.errors.mean(axis=1).min())
+        return MEAN_SHARE if pays else Fraction(0)
 
     @property
     def mean_scale(self) -> float:
