@@ -139,7 +139,12 @@ def grow(
     nodes: list[Fork | None] = [None]
     node_of_box = np.zeros(1, dtype=np.int64)
     while boxes.size and len(line.columns):
-        bits = _chosen_bits(line, boxes, guarantee, choose)
+        chosen = []
+        for part in boxes.parts(line.levels * line.labels):
+            cuts = Cuts(line, part, guarantee)
+            best = choose(cuts)
+            chosen.append(np.where(cuts.is_allowed[np.arange(part.size), best], best, NO_CUT))
+        bits = np.concatenate(chosen)
         is_cut, sides = bits != NO_CUT, np.zeros((boxes.size, 2), dtype=np.int64)
         sides[is_cut] = len(nodes) + np.arange(2 * np.count_nonzero(is_cut)).reshape(-1, 2)
         forks = np.hstack([line.ranges[bits], sides])[is_cut].tolist()
@@ -156,17 +161,6 @@ def grow(
         is_large &= np.repeat(is_cut, 2)
         boxes, node_of_box = halves.select(is_large), sides.ravel()[is_large]
     return BoxTree(tuple(nodes))
-
-
-def _chosen_bits(
-    line: LevelLine, boxes: Groups, guarantee: KAnonymityGuarantee, choose: Choose
-) -> IntArray:
-    chosen = []
-    for part in boxes.parts(line.levels * line.labels):
-        cuts = Cuts(line, part, guarantee)
-        bits = choose(cuts)
-        chosen.append(np.where(cuts.is_allowed[np.arange(part.size), bits], bits, NO_CUT))
-    return np.concatenate(chosen)
 
 
 def cut_into_boxes(

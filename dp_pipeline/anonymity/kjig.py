@@ -14,7 +14,6 @@ from dp_pipeline.anonymity.coded_rows import CodedRows, KAnonymityGuarantee
 from dp_pipeline.anonymity.cross_validation import Candidate, select_by_cross_validation
 from dp_pipeline.anonymity.groups import MAX_CELLS_AT_ONCE
 from dp_pipeline.anonymity.growth import Tree
-from dp_pipeline.anonymity.label_scores import ScoredRows
 from dp_pipeline.anonymity.method import Recoding, cumulative_bits
 from dp_pipeline.config.encoding import FloatArray, IntArray
 from dp_pipeline.config.parameters import choice
@@ -22,16 +21,15 @@ from dp_pipeline.config.parameters import choice
 Shape = Literal["best", "columns"]
 
 
-def _leaves(scored_rows: ScoredRows) -> Recoding:
-    return Tree(least=10).recode(scored_rows.rows, scored_rows.guarantee, seed=0)
-
-
 CANDIDATES = (
     Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BOXES_IN_BANDS)),
     Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BANDS_IN_BOXES)),
     Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BANDS)),
     Candidate(partial(staged_cuts.recode_in_stages, stages=staged_cuts.BOXES), auc_deficit=0.01),
-    Candidate(_leaves, auc_deficit=0.02),
+    Candidate(
+        lambda scored_rows: Tree(least=10).recode(scored_rows.rows, scored_rows.guarantee, seed=0),
+        auc_deficit=0.02,
+    ),
 )
 """``docs/design/kjig.md`` says what each of them brings, and what else was tried."""
 

@@ -139,7 +139,11 @@ def declared_columns(domain: object, *, nullable: bool = False) -> Columns:
 def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredColumn:
     if isinstance(declared, str) and declared == DISCOVER:
         return DeclaredColumn(Attribute(name, name, "clip", undeclared=Undeclared()))
-    if isinstance(declared, tuple) and len(declared) == 2 and all(map(_is_number, declared)):
+    if (
+        isinstance(declared, tuple)
+        and len(declared) == 2
+        and all(isinstance(end, Real) and not isinstance(end, bool) for end in declared)
+    ):
         # As levels, the bounds of a number would drop nearly all rows.
         low, high = declared
         bounds = f'{{"bounds": [{low}, {high}], "bins": 16}}'
@@ -164,10 +168,6 @@ def _column(name: str, declared: object, *, nullable: bool = False) -> DeclaredC
     elif not (isinstance(levels, str) and levels == DISCOVER):
         return nominal_column(name, declared)
     return DeclaredColumn(_with_cells(name, declared), is_duration=is_duration)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _in_seconds(form: Form) -> Form:

@@ -94,15 +94,7 @@ class PreparedRows:
 
     def fingerprint(self, secret: bytes) -> str:
         """Return a keyed digest (HMAC) of the rows' codes, whatever the order of the rows."""
-        packed = self._packed()
-        order = np.lexsort(packed) if len(packed) > 1 else np.argsort(packed[0])
-        sizes = [(attribute.name, attribute.size) for attribute in self.domain]
-        digest = hmac.new(secret, f"{sizes} {self.row_count} ".encode(), "sha256")
-        for cells in packed:
-            digest.update(cells[order].astype("<u8").tobytes())
-        return digest.hexdigest()
-
-    def _packed(self) -> list[NDArray[np.uint64]]:
+        # Codes of as many columns as fit are one number of 64 bits.
         packed: list[NDArray[np.uint64]] = []
         packed_size = 0
         for attribute in self.domain:
@@ -113,7 +105,12 @@ class PreparedRows:
             else:
                 packed.append(codes)
                 packed_size = size
-        return packed
+        order = np.lexsort(packed) if len(packed) > 1 else np.argsort(packed[0])
+        sizes = [(attribute.name, attribute.size) for attribute in self.domain]
+        digest = hmac.new(secret, f"{sizes} {self.row_count} ".encode(), "sha256")
+        for cells in packed:
+            digest.update(cells[order].astype("<u8").tobytes())
+        return digest.hexdigest()
 
 
 def table_to_arrow(domain: Domain, values: Sequence[Any], person: Any = None) -> pa.Table:

@@ -379,7 +379,15 @@ def marginal_frame(table: SyntheticTable, columns: Columns) -> Any:
     """
     import pandas as pd
 
-    index_labels = [_labels(column) for column in columns]
+    index_labels = []
+    for column in columns:
+        attribute = column.attribute
+        if column.levels is not None:
+            labels = _levels(column, np.arange(attribute.size))
+        else:
+            texts = list(attribute.labels())
+            labels = [*texts[:-1], None] if attribute.nullable else texts
+        index_labels.append(labels)
     names = tuple(column.attribute.name for column in columns)
     index = (
         pd.Index(index_labels[0], name=columns[0].name)
@@ -407,15 +415,6 @@ def _levels(column: DeclaredColumn, codes: IntArray) -> Any:
     if nullable and levels.dtype.kind in _NULLABLE:
         levels = levels.astype(_NULLABLE[levels.dtype.kind])
     return pd.Series(levels.array.take(codes_by_column, allow_fill=nullable), dtype=levels.dtype)
-
-
-def _labels(column: DeclaredColumn) -> Any:
-    """Return a label for each cell of a column: a level, the text of a bin, or NA for missing."""
-    size = column.attribute.size
-    if column.levels is not None:
-        return _levels(column, np.arange(size))
-    texts = list(column.attribute.labels())
-    return [*texts[:-1], None] if column.attribute.nullable else texts
 
 
 def clique_graph(table: SyntheticTable, columns: Columns) -> Any:

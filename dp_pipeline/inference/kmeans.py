@@ -129,25 +129,22 @@ def cluster_synopsis(synopsis: Synopsis, *, k: int, starts: int, rng: Generator)
         return np.concatenate([points, missing])
     with one_thread(with_sklearn=True):
         origin = np.average(points, axis=0, weights=weights)
-        return _search_centres(points - origin, weights, k=k, starts=starts, rng=rng) + origin
-
-
-def _search_centres(
-    points: FloatArray, weights: FloatArray, *, k: int, starts: int, rng: Generator
-) -> FloatArray:
-    sample, sample_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
-    seed = int(rng.integers(2**31 - 1))
-    centres, cost = _run_lloyd(sample, sample_weights, k=k, starts=starts, seed=seed)
-    for _ in range(ROUNDS if k > 1 else 0):
+        points = points - origin
+        sample, sample_weights = lightweight_coreset(points, weights, size=MOST_SEARCHED, rng=rng)
+        seed = int(rng.integers(2**31 - 1))
+        centres, cost = _run_lloyd(sample, sample_weights, k=k, starts=starts, seed=seed)
         steps = min(max(50, k), MOST_STEPS)
-        swapped, has_swapped = swap_centres(sample, sample_weights, centres, steps=steps, rng=rng)
-        if not has_swapped:
-            break
-        candidate, candidate_cost = _run_lloyd(sample, sample_weights, start=swapped)
-        if candidate_cost >= cost:
-            break
-        centres, cost = candidate, candidate_cost
-    return centres if sample is points else _run_lloyd(points, weights, start=centres)[0]
+        for _ in range(ROUNDS if k > 1 else 0):
+            swapped, has_swap = swap_centres(sample, sample_weights, centres, steps=steps, rng=rng)
+            if not has_swap:
+                break
+            candidate, candidate_cost = _run_lloyd(sample, sample_weights, start=swapped)
+            if candidate_cost >= cost:
+                break
+            centres, cost = candidate, candidate_cost
+        if sample is not points:
+            centres = _run_lloyd(points, weights, start=centres)[0]
+        return centres + origin
 
 
 def _run_lloyd(

@@ -38,27 +38,23 @@ def complete_attributes(
     for name, size in sizes.items():
         tables = [table for table, of in zip(measured, shapes, strict=True) if of.get(name) == size]
         if tables:
-            rows[name] = _rows_of_last_level(tables, name)
+            # Rows in the last level are averaged over tables by inverse variance.
+            weighted = precision = fourth = 0.0
+            for table in tables:
+                cells = table.table.take(-1, table.attributes.index(name))
+                weight = 1 / (cells.size * max(table.variance, SMALLEST_VARIANCE))
+                weighted += weight * float(cells.sum())
+                precision += weight
+                fourth += 0.0 if table.gaussian else weight**2 / cells.size
+            # In standard deviations of their noise, and the number of Laplace variables whose sum
+            # has the fourth moment of that noise.
+            rows[name] = weighted / sqrt(precision), precision**2 / fourth if fourth else inf
     evidence = {name: _evidence(*pair) for name, pair in rows.items()}
     order = sorted(rows, key=lambda name: -evidence[name])
     counts = [m for m, name in enumerate(order, 1) if evidence[name] >= log(len(order) / m)]
     weakest = order[max(counts, default=0) :]
     is_noise = sum(rows[name][0] for name in weakest) < MEAN_NOISE * len(weakest)
     return frozenset(weakest if is_noise else ())
-
-
-def _rows_of_last_level(tables: Sequence[NoisyMarginal], name: str) -> tuple[float, float]:
-    """Return the rows in an attribute's last level, in standard deviations of their noise, and the
-    number of Laplace variables whose sum has the fourth moment of that noise.
-
-    Rows are averaged over tables by inverse variance; Gaussian noise has an infinite number."""
-    rows = precision = fourth = 0.0
-    for table in tables:
-        cells = table.table.take(-1, table.attributes.index(name))
-        weight = 1 / (cells.size * max(table.variance, SMALLEST_VARIANCE))
-        rows, precision = rows + weight * float(cells.sum()), precision + weight
-        fourth += 0.0 if table.gaussian else weight**2 / cells.size
-    return rows / sqrt(precision), precision**2 / fourth if fourth else inf
 
 
 def _evidence(deviations: float, laplaces: float) -> float:

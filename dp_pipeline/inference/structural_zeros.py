@@ -201,7 +201,15 @@ class StructuralZeros:
             assert entry.twin is not None
             twin = Twin(entry.names[1], entry.names[0], entry.twin)
             renamed = [_replace_twin(other, twin) for other in entries if other is not entry]
-            entries, twins = _merge_constraints(renamed), (twin, *twins)
+            # One constraint for each set of attributes, without those that allow everything.
+            merged: dict[frozenset[str], AllowedCells] = {}
+            for constraint in renamed:
+                names = frozenset(constraint.names)
+                same = merged.setdefault(names, constraint)
+                mask = same.mask & spread(constraint.mask, constraint.names, same.names)
+                merged[names] = AllowedCells(same.names, mask)
+            entries = tuple(entry for entry in merged.values() if not entry.mask.all())
+            twins = (twin, *twins)
         return StructuralZeros(entries), twins
 
 
@@ -233,13 +241,3 @@ def _replace_twin(entry: AllowedCells, twin: Twin) -> AllowedCells:
     # Both are in it: only cells with matching levels can be.
     mask = np.diagonal(mask, axis1=names.index(twin.other), axis2=index)
     return AllowedCells((*(n for n in names if n not in (twin.name, twin.other)), twin.other), mask)
-
-
-def _merge_constraints(entries: Iterable[AllowedCells]) -> tuple[AllowedCells, ...]:
-    """Return one constraint for each set of attributes, without those that allow everything."""
-    merged: dict[frozenset[str], AllowedCells] = {}
-    for entry in entries:
-        same = merged.setdefault(frozenset(entry.names), entry)
-        mask = same.mask & spread(entry.mask, entry.names, same.names)
-        merged[frozenset(same.names)] = AllowedCells(same.names, mask)
-    return tuple(entry for entry in merged.values() if not entry.mask.all())

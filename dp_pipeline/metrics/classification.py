@@ -245,7 +245,14 @@ def scores(
     rates = counts / len(learn_target) if len(learn_target) else np.full(classes, 1 / classes)
     if features.size == 0 or np.count_nonzero(counts) < 2:
         return np.tile(rates, (len(features), 1))
-    groups = _group_equal_rows(np.concatenate([learn_features, features]))
+    # Equal rows are one group.
+    codes = np.concatenate([learn_features, features])
+    with np.errstate(invalid="ignore"):
+        small = codes.astype(np.uint8)
+    if not np.array_equal(small, codes):
+        columns = [np.unique(column, return_inverse=True)[1] for column in codes.T]
+        small = np.stack(columns, axis=1)
+    groups = class_ids(small)[0]
     learned, tested = np.split(groups, [len(learn_features)])
     if scorer == "class_rate":
         keys, size = learned * classes + learn_target, int(groups.max()) + 1
@@ -276,16 +283,6 @@ def _require_matching(
             f"The rows to score must have {learn_features.shape[1]} features, not shape "
             f"{features.shape}"
         )
-
-
-def _group_equal_rows(features: Features) -> IntArray:
-    """Return the group of each row, numbered from 0, where equal rows are one group (n,)."""
-    with np.errstate(invalid="ignore"):
-        small = features.astype(np.uint8)
-    if np.array_equal(small, features):
-        return class_ids(small)[0]
-    codes = [np.unique(column, return_inverse=True)[1] for column in features.T]
-    return class_ids(np.stack(codes, axis=1))[0]
 
 
 @dataclass(frozen=True, eq=False)

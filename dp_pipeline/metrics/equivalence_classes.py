@@ -95,7 +95,15 @@ class EquivalenceClasses:
                 f"The labels of rows must be codes from 0 to {labels - 1}, but one is not"
             )
         label = target.astype(np.int64, copy=False)
-        keys, counts = _occupied(ids * labels + label, len(sizes) * labels)
+        keys, cells = ids * labels + label, len(sizes) * labels
+        if cells > _DENSE_CELLS_A_ROW * len(keys):
+            ordered = np.sort(keys)
+            starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+            keys, counts = ordered[starts], np.diff(starts, append=len(keys))
+        else:
+            counts = np.bincount(keys, minlength=cells)
+            keys = np.flatnonzero(counts)
+            counts = counts[keys]
         groups = keys // max(1, labels)
         return cls(
             sizes,
@@ -127,13 +135,3 @@ class EquivalenceClasses:
     def labels_of_class(self) -> IntArray:
         """The number of different labels that the rows of every class have (classes,)."""
         return np.bincount(self.groups, minlength=len(self))
-
-
-def _occupied(keys: IntArray, cells: int) -> tuple[IntArray, IntArray]:
-    if cells > _DENSE_CELLS_A_ROW * len(keys):
-        ordered = np.sort(keys)
-        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        return ordered[starts], np.diff(starts, append=len(keys))
-    counts = np.bincount(keys, minlength=cells)
-    occupied = np.flatnonzero(counts)
-    return occupied, counts[occupied]

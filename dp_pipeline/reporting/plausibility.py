@@ -226,7 +226,7 @@ def _table_warnings(spec: DatasetSpec, tables: Tables, total: NoisyTotal | None)
         for name, share in missing_shares(domain, tables).items()
         if share > MUCH_MISSING + noise
     )
-    return (*_mostly_noise(total, _least_pair_noise(tables), items), *of_levels, *of_missing)
+    return (*_mostly_noise(total, tables, items), *of_levels, *of_missing)
 
 
 def missing_shares(domain: Domain, tables: Tables) -> dict[str, float]:
@@ -305,24 +305,18 @@ def _no_rows(total: NoisyTotal, items: str = "rows") -> tuple[str, ...]:
     )
 
 
-def _least_pair_noise(tables: Tables) -> float | None:
-    """Return the mean error, in rows (total variation), that noise makes in that measured pair of
-    attributes which has the least; None where no table has two attributes."""
-    if noisy_table_names(tables)[0] not in tables:
-        return None
+def _mostly_noise(total: NoisyTotal | None, tables: Tables, items: str) -> tuple[str, ...]:
+    if total is None or noisy_table_names(tables)[0] not in tables:
+        return ()
     # The counts of the smallest pair, of two levels each, are sums over the others.
     noise = [
         deviation * (cells if len(names) == 2 else sqrt(4 * cells))
         for names, cells, deviation in _noisy_tables(tables)
         if len(names) > 1 and not is_of_pairs(names)
     ]
-    return MEAN_OF_DEVIATION * min(noise) / 2 if noise else None
-
-
-def _mostly_noise(
-    total: NoisyTotal | None, pair_noise: float | None, items: str
-) -> tuple[str, ...]:
-    if total is None or pair_noise is None or pair_noise < NOISE_SHARE * total.upper_bound:
+    # The mean error, in rows (total variation), of the measured pair with the least noise.
+    pair_noise = MEAN_OF_DEVIATION * min(noise, default=0.0) / 2
+    if not noise or pair_noise < NOISE_SHARE * total.upper_bound:
         return ()
     share = pair_noise / max(1.0, total.rows)
     return (

@@ -61,7 +61,19 @@ def render(template: str, **facts: Any) -> str:
     """
     is_markdown = template.endswith(_MARKDOWN)
     text = _environment(is_markdown=is_markdown).get_template(template).render(facts)
-    return _unwrap_lines(text) if is_markdown else " ".join(text.split())
+    if not is_markdown:
+        return " ".join(text.split())
+    # Each paragraph, list item and table line becomes a single line.
+    lines = [""]
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("#"):
+            lines += ["", line, ""]
+        elif not line or not lines[-1] or line.startswith(("- ", "|")):
+            lines.append(line)
+        else:
+            lines[-1] += f" {line}"
+    collapsed = [line for before, line in pairwise(lines) if before or line]
+    return "\n".join(collapsed).strip() + "\n"
 
 
 @cache
@@ -82,20 +94,6 @@ def _environment(*, is_markdown: bool) -> Environment:
     )
     environment.filters |= _FILTERS
     return environment
-
-
-def _unwrap_lines(text: str) -> str:
-    """Return Markdown in which each paragraph, list item and table line is a single line."""
-    lines = [""]
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("#"):
-            lines += ["", line, ""]
-        elif not line or not lines[-1] or line.startswith(("- ", "|")):
-            lines.append(line)
-        else:
-            lines[-1] += f" {line}"
-    collapsed = [line for before, line in pairwise(lines) if before or line]
-    return "\n".join(collapsed).strip() + "\n"
 
 
 _RULES = ("heading", "list", "table", "emphasis", "escape")

@@ -98,7 +98,12 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
         sample = _sample_integers if attribute.is_integer or attribute.clock else _sample_numbers
         values = sample(attribute.cells, codes, rng, attribute.pieces)
         if attribute.decimals is not None and values.dtype.kind == "f":
-            values = _rounded(values, attribute.cells, codes, attribute.decimals)
+            # The nearest number comes last, so that it wins where it is in the bin.
+            step, drawn = 10.0**-attribute.decimals, np.asarray(values, dtype=np.float64)
+            for distance in (-step, step, 0.0):
+                numbers = np.round(drawn, attribute.decimals) + distance
+                numbers = np.round(numbers, attribute.decimals)
+                values = np.where(attribute.cells.encode(numbers) == codes, numbers, values)
         return values if attribute.clock is None else attribute.clock.release_values(values)
     return np.array(attribute.labels(), dtype=np.str_)[codes]
 
@@ -125,18 +130,6 @@ def _sample_numbers(
         inside = np.interp(first + share * bin_rows, cumulative, places)
         values = np.where(bin_rows > 0, np.clip(inside, low[codes], high[codes]), values)
     return np.asarray(np.minimum(values, last[codes]))
-
-
-def _rounded(
-    values: FloatArray | IntArray, bins: Bins, codes: IntArray, decimals: int
-) -> FloatArray | IntArray:
-    """Return numbers rounded to some decimals, each inside its bin if the bin has such a number."""
-    step, result = 10.0**-decimals, values
-    # The nearest number comes last, so that it wins where it is in the bin.
-    for distance in (-step, step, 0.0):
-        numbers = np.round(np.round(values, decimals) + distance, decimals)
-        result = np.where(bins.encode(numbers) == codes, numbers, result)
-    return result
 
 
 def _sample_integers(

@@ -251,7 +251,13 @@ class PrivHd(TableModel):
         remaining = epsilon * (1 - self.one_way_share)
         rows = estimate_rows(one_ways)
         units = Fraction(rows, curator.distance)
-        plan = self._tuned_plan(epsilon, units, len(sizes))
+        # Draws cost ε1 together. Of N̂ noisy units and d attributes there are ⌈N̂·ε1/10⌉ draws, but
+        # at least ⌈(d − 1)/2⌉ and at most ⌈κ·(d − 1)⌉.
+        structure_epsilon = epsilon * self.structure_share
+        most = max(draw_count(Fraction(1, 2), len(sizes)), ceil(units * structure_epsilon / 10))
+        draws = min(draw_count(self.kappa or Fraction(5), len(sizes)), most)
+        tables = epsilon * (1 - self.one_way_share - self.structure_share)
+        plan = NetworkPlan(Fraction(0), draws, structure_epsilon / max(1, draws), tables)
         growth = CliqueGrowth(sizes, self._useful_cells(sizes, units * plan.tables))
         if plan.draws:
             expected = OneWays.of(one_ways).shares
@@ -263,17 +269,6 @@ class PrivHd(TableModel):
             growth, remaining = network.growth, remaining - network.draws * plan.draw
         most_cells = self._useful_cells(sizes, units * remaining)
         return _Structure(growth, remaining, most_cells, one_ways)
-
-    def _tuned_plan(self, epsilon: Fraction, units: Fraction, attributes: int) -> NetworkPlan:
-        """Return the plan for a noisy number N̂ of protected units and a number d of attributes.
-
-        It has ⌈N̂·ε1/10⌉ draws, which cost ε1 together, but at least ⌈(d − 1)/2⌉ and at most
-        ⌈κ·(d − 1)⌉."""
-        structure_epsilon = epsilon * self.structure_share
-        most = max(draw_count(Fraction(1, 2), attributes), ceil(units * structure_epsilon / 10))
-        draws = min(draw_count(self.kappa or Fraction(5), attributes), most)
-        tables = epsilon * (1 - self.one_way_share - self.structure_share)
-        return NetworkPlan(Fraction(0), draws, structure_epsilon / max(1, draws), tables)
 
     def _useful_cells(self, sizes: Sizes, signal: Fraction) -> int:
         """Return the most cells of a clique whose rows exceed the noise of about d tables.

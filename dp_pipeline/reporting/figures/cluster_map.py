@@ -194,7 +194,13 @@ def _draw(
     if not is_small:
         _outline(axes, view)
     _mark_centres(axes, view, is_small=is_small)
-    _number_centres(axes, view, is_small=is_small)
+    most_numbers = MOST_NUMBERS // 3 if is_small else MOST_NUMBERS
+    if view.sizes is not None and len(view.sizes) <= most_numbers:
+        for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
+            aside, anchor = (-6, "right") if _fits_left(centre, view) else (6, "left")
+            style: dict[str, Any] = {"fontsize": 6 if is_small else 7.5, "ha": anchor, "zorder": 6}
+            place = tuple(centre.tolist())
+            axes.annotate(rows_text(size), place, xytext=(aside, 3), **style, **_NOTE)
     if is_small:
         axes.set_title(
             picture.shorten_label(view.name, width=26),
@@ -240,15 +246,6 @@ def _mark_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
         width = 1.2 if area > 20 else 0.4
         x, y = view.centres[here].T
         axes.scatter(x, y, s=areas[here], linewidths=width, zorder=5, **style)
-
-
-def _number_centres(axes: Axes, view: ClusterView, *, is_small: bool) -> None:
-    if view.sizes is None or len(view.sizes) > (MOST_NUMBERS // 3 if is_small else MOST_NUMBERS):
-        return
-    for centre, size in zip(view.centres, view.sizes.tolist(), strict=True):
-        aside, anchor = (-6, "right") if _fits_left(centre, view) else (6, "left")
-        style: dict[str, Any] = {"fontsize": 6 if is_small else 7.5, "ha": anchor, "zorder": 6}
-        axes.annotate(rows_text(size), tuple(centre.tolist()), xytext=(aside, 3), **style, **_NOTE)
 
 
 def _fits_left(centre: np.ndarray, view: ClusterView) -> bool:

@@ -58,10 +58,15 @@ def marginal_bars(
     shown_names = attributes[first : first + MOST_PANELS]
     names = list(tables) if len(tables) > 1 else []
     figure, panels = picture.new_panels(len(shown_names), inches=_HEIGHT, title=title, names=names)
+    largest_shares = []
     for panel, name in zip(panels, shown_names, strict=True):
         releases = tables.values()
         errors = [_shares(marginals, name, "error") for marginals in releases]
-        _draw(panel, name, [_shares(marginals, name) for marginals in releases], errors)
+        shares = [_shares(marginals, name) for marginals in releases]
+        _draw(panel, name, shares, errors)
+        by_level = next(filter(None, shares))
+        level = max(by_level, key=by_level.__getitem__)
+        largest_shares.append(f"{name}: most often {level}, {100 * by_level[level]:.3g} %")
     footnote = f"Share of the released {items}."
     if len(shown_names) < len(attributes):
         footnote += f" Attributes {first + 1} to {first + len(shown_names)} of {len(attributes)}."
@@ -69,14 +74,7 @@ def marginal_bars(
         footnote += " Thin lines hold the true share 95 times in 100."
     picture.set_footnote(figure, footnote)
     source = f"of {len(tables)} releases" if len(tables) > 1 else f"of the released {items}"
-    words = list_first(_largest_share(tables, name) for name in shown_names)
-    return Picture(title, figure, f"Shares of levels {source}. {words}")
-
-
-def _largest_share(tables: Mapping[str, Marginals], name: str) -> str:
-    shares = next(shares for table in tables.values() if (shares := _shares(table, name)))
-    level = max(shares, key=shares.__getitem__)
-    return f"{name}: most often {level}, {100 * shares[level]:.3g} %"
+    return Picture(title, figure, f"Shares of levels {source}. {list_first(largest_shares)}")
 
 
 def _shares(marginals: Marginals, name: str, column: str = "probability") -> dict[str, float]:

@@ -231,6 +231,8 @@ def new_panels(
     inches  height of a panel
     names   names of lines, by the numbers that ``look_of`` takes, to list below the panels
     """
+    from matplotlib.lines import Line2D
+
     across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
     below = _LINE * math.ceil(len(names) / _ACROSS)
     figure = new_figure(WIDTH, _AROUND + inches * down + below)
@@ -241,23 +243,18 @@ def new_panels(
     if not count:
         say_nothing_to_show(figure.add_subplot(grid[0, 0]), "nothing to show yet")
     if names:
-        _list_names(figure.add_subplot(grid[down, :]), names)
+        handles = [
+            Line2D([], [], **{**look_of(i), "linestyle": ""}, label=shorten_label(name, width=24))
+            for i, name in enumerate(names)
+        ]
+        axes = figure.add_subplot(grid[down, :])
+        axes.set_axis_off()
+        frame: dict[str, Any] = {"frameon": False, "borderaxespad": 0.0, "handletextpad": 0.3}
+        text: dict[str, Any] = {"fontsize": 8.5, "labelcolor": INK}
+        axes.legend(handles=handles, loc="upper left", ncols=_ACROSS, **frame, **text)
     return figure, [
         figure.add_subplot(grid[index // across, index % across]) for index in range(count)
     ]
-
-
-def _list_names(axes: Axes, names: Sequence[str]) -> None:
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], **{**look_of(index), "linestyle": ""}, label=shorten_label(name, width=24))
-        for index, name in enumerate(names)
-    ]
-    axes.set_axis_off()
-    frame: dict[str, Any] = {"frameon": False, "borderaxespad": 0.0, "handletextpad": 0.3}
-    text: dict[str, Any] = {"fontsize": 8.5, "labelcolor": INK}
-    axes.legend(handles=handles, loc="upper left", ncols=_ACROSS, **frame, **text)
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:

@@ -223,22 +223,20 @@ class Planning:
         plans = [self.plans[place] if self.mean_share else overall for place in best]
         dependences = [self.foreseen_dependence(mean) for mean in self.means]
         dependences[0] = np.zeros_like(dependences[0])
-        return tuple(
-            len({pair for table in plan.tables for pair in combinations(table, 2)})
-            if plan.tables
-            else self._best_count(*self._after_scores(plan, mean, true)[1:])
-            for plan, mean, true in zip(plans, self.means, dependences, strict=True)
-        )
-
-    def _best_count(self, error: ExpectedError, order: IntArray, amount: float) -> int:
-        """Return how many pairs, the first of an order and at most ``FIRST_PAIRS``, leave the least
-        error if their tables share an amount.
-
-        Numbers are tried in batches to save memory."""
-        counts = range(min(len(order), FIRST_PAIRS) + 1)
-        batches = (counts[start : start + BATCH] for start in counts[::BATCH])
-        errors = [error.errors_by_pair_count(order, batch, amount) for batch in batches]
-        return int(np.argmin(np.concatenate(errors)))
+        pair_counts = []
+        for plan, mean, true in zip(plans, self.means, dependences, strict=True):
+            if plan.tables:
+                pairs = {pair for table in plan.tables for pair in combinations(table, 2)}
+                pair_counts.append(len(pairs))
+                continue
+            error, order, amount = self._after_scores(plan, mean, true)[1:]
+            # The first pairs of the order, whose tables share the amount: the number that leaves
+            # the least error. Numbers are tried in batches to save memory.
+            counts = range(min(len(order), FIRST_PAIRS) + 1)
+            batches = (counts[start : start + BATCH] for start in counts[::BATCH])
+            errors = [error.errors_by_pair_count(order, batch, amount) for batch in batches]
+            pair_counts.append(int(np.argmin(np.concatenate(errors))))
+        return tuple(pair_counts)
 
     def error_of_scores(self, plan: Plan, mean: float) -> float:
         """Return the error of all pairs, in rows, that a plan with scores would leave at a mean

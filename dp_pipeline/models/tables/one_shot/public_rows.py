@@ -85,7 +85,13 @@ class PriorRound:
         squares   squared error of a public table, summed over its cells, in squared rows
         """
         rate, tables = growth.error.rate, list(growth.run())
-        errors = {names: _public_error(public, names, squares) for names in tables}
+        # The expected L1 errors of public tables, in rows, whose one-way marginals are known.
+        errors = {}
+        for names in tables:
+            shares = public.shares(names)
+            known = 1 + sum(size - 1 for size in shares.shape)
+            freedom = max(0.0, shares.size - known) / shares.size
+            errors[names] = float(np.sqrt(shares).sum()) * sqrt(2 / pi * squares * freedom)
         while tables:
             amounts = growth.error.divide(tables, growth.amount)[0].tolist()
             noise = [
@@ -158,17 +164,6 @@ class PriorRound:
                     assume_gaussian_noise(names, np.rint(table).astype(np.int64), variance)
                 )
         return added
-
-
-def _public_error(public: PublicTable, names: Names, squares: float) -> float:
-    """Return the expected L1 error of a public table, in rows, whose one-way marginals are known.
-
-    squares   its squared error, summed over its cells, in squared rows
-    """
-    shares = public.shares(names)
-    known = 1 + sum(size - 1 for size in shares.shape)
-    freedom = max(0.0, shares.size - known) / shares.size
-    return float(np.sqrt(shares).sum()) * sqrt(2 / pi * squares * freedom)
 
 
 def _score(public: PublicTable, pair: Pair, rows: float) -> float:

@@ -163,23 +163,21 @@ class Round:
         if plan.is_covering:
             return fitted
         fitted = fitted.without_missing(self.planning.nullable)
-        return replace(fitted, measured=self._flatten(fitted.measured))
-
-    def _flatten(self, measured: Sequence[NoisyMarginal]) -> tuple[NoisyMarginal, ...]:
-        """Return the number of rows unchanged, and the tables after it shrunk towards uniform ones
-        as far as noise explains their differences from these."""
-        rows = max(FEWEST_ROWS, float(estimate_rows(measured)))
-        tables = [table.table - rows / table.table.size for table in measured[1:]]
+        # Tables are shrunk towards uniform ones as far as noise explains their differences.
+        counted, *tables = fitted.measured
+        rows = max(FEWEST_ROWS, float(estimate_rows(fitted.measured)))
+        differences = [table.table - rows / table.table.size for table in tables]
         squares = [
             float((off**2).sum()) / max(table.variance, SMALLEST_VARIANCE)
-            for off, table in zip(tables, measured[1:], strict=True)
+            for off, table in zip(differences, tables, strict=True)
         ]
-        ratio = sum(squares) / sum(off.size for off in tables)
+        ratio = sum(squares) / sum(off.size for off in differences)
         part = 1 - 1 / ratio**2 if ratio > 1 else 0.0
-        return measured[0], *(
+        shrunk = (
             replace(table, table=np.rint(rows / off.size + part * off).astype(np.int64))
-            for off, table in zip(tables, measured[1:], strict=True)
+            for off, table in zip(differences, tables, strict=True)
         )
+        return replace(fitted, measured=(counted, *shrunk))
 
     def _amounts_of_tables(
         self, tables: Sequence[Names], is_covering: bool
