@@ -35,7 +35,17 @@ class Gower:
     """
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
-        self.distances, self.starts = tuple(map(_level_distances, columns)), level_starts(columns)
+        tables = []
+        for column in columns:
+            codes = np.arange(column.size)
+            distances = np.where(codes[:, None] == codes, 0.0, FARTHEST)
+            if column.ordered and column.value_count > 1:
+                values = slice(column.value_count)
+                steps = np.abs(codes[:, None] - codes)[values, values]
+                scaled = np.ceil(steps * (FARTHEST / (column.value_count - 1)))
+                distances[values, values] = np.minimum(scaled, FARTHEST)
+            tables.append(distances)
+        self.distances, self.starts = tuple(tables), level_starts(columns)
 
     def between(self, codes: NDArray[np.integer], targets: IntArray) -> FloatArray:
         """Return the distance (n,) of each row of codes (n, d) from that row of targets (n, d)."""
@@ -83,16 +93,6 @@ class Gower:
 
     def _positions(self, codes: NDArray[np.integer]) -> IntArray:
         return np.asarray(codes + self.starts[:-1], dtype=np.int64)
-
-
-def _level_distances(column: Column) -> FloatArray:
-    codes = np.arange(column.size)
-    distances = np.where(codes[:, None] == codes, 0.0, FARTHEST)
-    if column.ordered and column.value_count > 1:
-        steps = np.abs(codes[:, None] - codes)[: column.value_count, : column.value_count]
-        scaled = np.ceil(steps * (FARTHEST / (column.value_count - 1)))
-        distances[: column.value_count, : column.value_count] = np.minimum(scaled, FARTHEST)
-    return distances
 
 
 @dataclass(frozen=True)

@@ -208,7 +208,14 @@ def nominal_column(name: str, form: Form) -> DeclaredColumn:
     truth values."""
     if "levels" in form and "size" in form:
         _refuse(name, "levels or their number as `size`", "both")
-    listed: Any = form["levels"] if "levels" in form else range(_size(name, form["size"]))
+    if "levels" in form:
+        listed: Any = form["levels"]
+    else:
+        size = form["size"]
+        count = int(size) if isinstance(size, Integral) and not isinstance(size, bool) else 0
+        if not 1 <= count <= MAX_CELLS:
+            _refuse(name, f"a size of 1 to {MAX_CELLS}", repr(size)[:62])
+        listed = range(count)
     category = listed if getattr(listed, "name", None) == "category" else None
     values = _values(name, listed if category is None else category.categories)
     texts = [text_of(value) for value in values]
@@ -229,13 +236,6 @@ def nominal_column(name: str, form: Form) -> DeclaredColumn:
     attribute = _with_cells(name, section)
     cells = Levels(tuple(map(str, texts)))
     return DeclaredColumn(replace(attribute, cells=cells), tuple(values), category)
-
-
-def _size(name: str, size: object) -> int:
-    levels = int(size) if isinstance(size, Integral) and not isinstance(size, bool) else 0
-    if not 1 <= levels <= MAX_CELLS:
-        _refuse(name, f"a size of 1 to {MAX_CELLS}", repr(size)[:62])
-    return levels
 
 
 def _values(name: str, listed: Any) -> list[Any]:

@@ -159,7 +159,11 @@ class NoisyAnswers:
         if units is not None:
             for name, noisy in self.pairs.items():
                 shares, noise = noisy.table / total.rows, noisy.noise_distance(total.rows)
-                distance = float(np.abs(_pairs_of_units(units, name) - shares).sum()) / 2
+                # The pairs of parts of one unit share a weight of 1; a unit of one part has none.
+                cells = _cells_of_pairs(units.pair_counts(name), domain)
+                many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
+                weighted = (cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum()
+                distance = float(np.abs(weighted - shares).sum()) / 2
                 tables.append(MeasuredTable((name, name), distance, *noise))
         return tuple(sorted(tables, key=lambda t: (-t.model_error, -t.distance_bound, -t.distance)))
 
@@ -233,15 +237,3 @@ def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | 
     k = table.shape[-1]
     in_order = bool(domain.parts.order)
     return of_pairs.reshape(-1, k * k) if in_order else of_pairs[:, *np.triu_indices(k)]
-
-
-def _pairs_of_units(units: UnitTables, name: str) -> FloatArray:
-    """Return the weight of each pair of an attribute's k codes, as a share of all units.
-
-    Parts in order have k·k pairs (k·k,), the second code fastest. Parts of a set have k(k + 1)/2,
-    those whose first code is not above the second, in the same order. The pairs of parts of one
-    unit share a weight of 1; a unit of one part has none.
-    """
-    cells = _cells_of_pairs(units.pair_counts(name), units.domain)
-    many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
-    return np.asarray((cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum())

@@ -11,7 +11,7 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.inference.earlier import PublicTable, assume_gaussian_noise, combine_with_earlier
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays
 from dp_pipeline.inference.table_growth import TableGrowth
-from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARE, Pair
+from dp_pipeline.models.tables.one_shot.plan import ONE_WAY_SHARE
 from dp_pipeline.models.tables.one_shot.round import Round
 from dp_pipeline.models.tables.one_shot.scores import OneWayStage
 from dp_pipeline.results.measurement import NoisyMarginal
@@ -56,7 +56,12 @@ class PriorRound:
         public = replace(self.public, groupings=stage.groupings)
         rows, phi = stage.marginals.rows, self._difference(stage)
         stage = replace(stage, marginals=self._with_public(stage.measured, public, rows))
-        scores = {pair: _score(public, pair, rows) for pair in round_.planning.pairs}
+        # The L1 distance of a pair from independence in the public rows, scaled to ``rows`` rows.
+        scores = {}
+        for pair in round_.planning.pairs:
+            joint = public.shares(pair)
+            product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+            scores[pair] = rows * float(np.abs(joint - product).sum())
         growth = round_.build_search(stage, scores)
         tables = self._tables_to_measure(growth, public, phi * rows)
         measured, marginals = round_.measure_tables(stage, scores, tables)
@@ -164,11 +169,3 @@ class PriorRound:
                     assume_gaussian_noise(names, np.rint(table).astype(np.int64), variance)
                 )
         return added
-
-
-def _score(public: PublicTable, pair: Pair, rows: float) -> float:
-    """Return the L1 distance of a pair from independence in the public rows, scaled to ``rows``
-    rows."""
-    shares = public.shares(pair)
-    product = np.outer(shares.sum(axis=1), shares.sum(axis=0))
-    return rows * float(np.abs(shares - product).sum())
