@@ -116,35 +116,24 @@ def permutation_importance(
     lost = np.zeros(bits.shape[1])
     for fitted, in_bag in zip(forest.estimators_, forest.estimators_samples_, strict=True):
         tree = fitted.tree_
-        outside = np.ones(len(bits), dtype=np.bool_)
-        outside[in_bag] = False
+        is_outside = np.ones(len(bits), dtype=np.bool_)
+        is_outside[in_bag] = False
+        outside, labels = bits[is_outside], target[is_outside]
+        # Only shuffling a bit that the tree reads changes what it predicts.
         used = np.unique(tree.feature[tree.feature >= 0])
-        lost[used] += _rows_lost(tree, used, bits[outside], target[outside], rng)
+        answers = tree.value[:, 0, :].argmax(axis=1)
+        was_right = answers[tree.apply(outside)] == labels
+        columns = outside[:, used].T
+        shuffled, rows = np.nonzero(rng.permuted(columns, axis=1) != columns)
+        for start in range(0, len(rows), MAX_SHUFFLED_ROWS):
+            block = slice(start, start + MAX_SHUFFLED_ROWS)
+            row, bit = rows[block], shuffled[block]
+            flipped = outside[row]
+            flipped[np.arange(len(row)), used[bit]] = 1 - flipped[np.arange(len(row)), used[bit]]
+            is_right = answers[tree.apply(flipped)] == labels[row]
+            losses = was_right[row].astype(np.int64) - is_right
+            lost[used] += np.bincount(bit, weights=losses, minlength=len(used))
     return lost / len(forest.estimators_)
-
-
-def _rows_lost(
-    tree: Any, used: IntArray, bits: NDArray[np.float32], target: IntArray, rng: np.random.Generator
-) -> FloatArray:
-    """Return how many fewer rows a tree predicts correctly after shuffling one bit, for each bit of
-    ``used`` (used,).
-
-    used   positions of the bits that the tree reads
-    """
-    answers = tree.value[:, 0, :].argmax(axis=1)
-    was_right = answers[tree.apply(bits)] == target
-    columns = bits[:, used].T
-    shuffled, rows = np.nonzero(rng.permuted(columns, axis=1) != columns)
-    lost = np.zeros(len(used))
-    for start in range(0, len(rows), MAX_SHUFFLED_ROWS):
-        block = slice(start, start + MAX_SHUFFLED_ROWS)
-        row, bit = rows[block], shuffled[block]
-        flipped = bits[row]
-        flipped[np.arange(len(row)), used[bit]] = 1 - flipped[np.arange(len(row)), used[bit]]
-        is_right = answers[tree.apply(flipped)] == target[row]
-        losses = was_right[row].astype(np.int64) - is_right
-        lost += np.bincount(bit, weights=losses, minlength=len(used))
-    return lost
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dp_pipeline.config.errors import DeclarationError, require_integer
 from dp_pipeline.estimators import parameters
 from dp_pipeline.estimators.answers import ClusterAnswers
 from dp_pipeline.estimators.declared import box_domain
-from dp_pipeline.estimators.fit import FinishedFit, PrivateFit
+from dp_pipeline.estimators.fit import PrivateFit
 from dp_pipeline.estimators.frames import features_of, numeric_features, numeric_rows, plain_frame
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
 from dp_pipeline.estimators.rows import table_to_arrow
@@ -245,7 +245,16 @@ class PrivateKMeans(
             table = partial(table_to_arrow, fit.spec.domain, values, person)
             finished = self._run_declared(fit, table, rehearse=rehearse)
         validate_data(self, X, skip_check_array=True)
-        self._set_fitted(finished)
+        released, spec = finished.result.released, finished.fit.spec
+        assert isinstance(released, Clusters)
+        tables = released.tables()
+        self.bounds_ = _bounds_of(spec.domain)
+        # A mean of floats may lie a last bit outside.
+        self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
+        self.synopsis_ = released.synopsis
+        self.cluster_sizes_, self.left_out_ = cluster_sizes(tables), released.left_out
+        spends, distance = finished.result.spends, spec.distance
+        self._set_outcome(finished, tables, NoisyTotal.of_tables(tables, spends, distance=distance))
         self._warn()
         return self
 
@@ -447,18 +456,6 @@ class PrivateKMeans(
             )
         synopsis = replace(earlier.synopsis_, columns=domain.names)
         return replace(fit, earlier={"synopsis": synopsis.table()})
-
-    def _set_fitted(self, finished: FinishedFit) -> None:
-        released, spec = finished.result.released, finished.fit.spec
-        assert isinstance(released, Clusters)
-        domain, tables = spec.domain, released.tables()
-        self.bounds_ = _bounds_of(domain)
-        # A mean of floats may lie a last bit outside.
-        self.cluster_centers_ = np.clip(released.centres, *self.bounds_.T)
-        self.synopsis_ = released.synopsis
-        self.cluster_sizes_, self.left_out_ = cluster_sizes(tables), released.left_out
-        spends, distance = finished.result.spends, spec.distance
-        self._set_outcome(finished, tables, NoisyTotal.of_tables(tables, spends, distance=distance))
 
     def _numeric_rows(self, X: Any) -> FloatArray:
         check_is_fitted(self)

@@ -174,7 +174,20 @@ class _Search:
         # Stable: processors sort equal changes differently, and a release is drawn again later.
         best = np.argsort(changes, kind="stable")[:most]
         best = best[changes[best] < 0]
-        self._apply(chosen[:, best], positions[:, best])
+        chosen, positions = chosen[:, best], positions[:, best]
+        for name, (residuals, _) in self.of_pairs.items():
+            own, partners, is_pair = self._cells(name, chosen, positions)
+            for codes, step in ((own, -1.0), (own[::-1], 1.0)):
+                first, second = self._pair_cells(codes, partners, positions)
+                np.add.at(residuals, (first[is_pair], second[is_pair]), step)
+                if self.is_symmetric:
+                    np.add.at(residuals, (second[is_pair], first[is_pair]), step)
+        for (unit, name), residuals in self.of_units.items():
+            units, own = self.units[unit][chosen], self.parts[name][chosen, positions]
+            np.add.at(residuals, (units, own), -1.0)
+            np.add.at(residuals, (units, own[::-1]), 1.0)
+        for codes in self.parts.values():
+            codes[chosen, positions] = codes[chosen, positions][::-1]
 
     def _cells(
         self, name: str, chosen: IntArray, positions: IntArray
@@ -215,18 +228,3 @@ class _Search:
             is_moved = (units[0] != units[1]) & (own[0] != own[1])
             change += self.unit_weight * (2 * moved + 4) * is_moved
         return change
-
-    def _apply(self, chosen: IntArray, positions: IntArray) -> None:
-        for name, (residuals, _) in self.of_pairs.items():
-            own, partners, is_pair = self._cells(name, chosen, positions)
-            for codes, step in ((own, -1.0), (own[::-1], 1.0)):
-                first, second = self._pair_cells(codes, partners, positions)
-                np.add.at(residuals, (first[is_pair], second[is_pair]), step)
-                if self.is_symmetric:
-                    np.add.at(residuals, (second[is_pair], first[is_pair]), step)
-        for (unit, name), residuals in self.of_units.items():
-            units, own = self.units[unit][chosen], self.parts[name][chosen, positions]
-            np.add.at(residuals, (units, own), -1.0)
-            np.add.at(residuals, (units, own[::-1]), 1.0)
-        for codes in self.parts.values():
-            codes[chosen, positions] = codes[chosen, positions][::-1]

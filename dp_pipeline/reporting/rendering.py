@@ -121,14 +121,7 @@ def _html_of(markdown: str) -> tuple[str, str]:
     reader.add_render_rule("table_open", lambda *_: '<div class="wide" tabindex="0"><table>')
     reader.add_render_rule("table_close", lambda *_: "</table></div>")
     tokens = reader.parse(markdown)
-    _label_cells(tokens)
-    title = next((_text_of(token) for token in tokens if token.type == "inline"), "")
-    return title, reader.renderer.render(tokens, reader.options, {})
-
-
-def _label_cells(tokens: list[Token]) -> None:
-    """Set HTML attributes of the tokens of table cells: the scope of headings, and the name of its
-    column for any other cell, as a phone shows rows as lists."""
+    # A heading gets a scope; another cell its column's name, as a phone shows rows as lists.
     heads, column = list[str](), 0
     for token, content in pairwise(tokens):
         if token.type == "table_open":
@@ -141,6 +134,8 @@ def _label_cells(tokens: list[Token]) -> None:
         elif token.type == "td_open":
             token.attrs = {"data-label": heads[column]}
             column += 1
+    title = next((_text_of(token) for token in tokens if token.type == "inline"), "")
+    return title, reader.renderer.render(tokens, reader.options, {})
 
 
 def _text_of(token: Token) -> str:

@@ -3,7 +3,7 @@
 Also the tail of a sum of discrete Laplace numbers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.domain import Attribute, Domain
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray
 from dp_pipeline.results.derived_attribute import DerivedAttribute
 from dp_pipeline.results.measurement import codes_of_keys
@@ -58,7 +58,20 @@ def declared_bits(domain: Domain, attributes: tuple[str, ...]) -> tuple[Declared
     above no threshold. An attribute of two levels has the bit of the second alone, and one with a
     single cell has none.
     """
-    return tuple(bit for name in attributes for bit in _bits_of(domain[name]))
+    bits = []
+    for name in attributes:
+        labels, size = domain[name].labels(), domain[name].size
+        values = size - domain[name].nullable
+        singles = range(int(size == 2), size)
+        if isinstance(domain[name].cells, Bins):
+            for code in range(1, values):
+                bits.append(
+                    DeclaredBit(f"{name}>={labels[code]}", name, tuple(range(code, values)))
+                )
+            singles = range(values, size)
+        if size > 1:
+            bits += [DeclaredBit(f"{name}={labels[code]}", name, (code,)) for code in singles]
+    return tuple(bits)
 
 
 def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
@@ -68,19 +81,6 @@ def bit_count(domain: Domain, attributes: tuple[str, ...]) -> int:
         size - 1 if isinstance(domain[name].cells, Bins) or size <= 2 else size
         for name, size in sizes.items()
     )
-
-
-def _bits_of(attribute: Attribute) -> Iterator[DeclaredBit]:
-    name, labels, size = attribute.name, attribute.labels(), attribute.size
-    values = size - attribute.nullable
-    if isinstance(attribute.cells, Bins):
-        for code in range(1, values):
-            yield DeclaredBit(f"{name}>={labels[code]}", name, tuple(range(code, values)))
-        singles = range(values, size)
-    else:
-        singles = range(int(size == 2), size)
-    if size > 1:
-        yield from (DeclaredBit(f"{name}={labels[code]}", name, (code,)) for code in singles)
 
 
 CLASS = "class of answers"
