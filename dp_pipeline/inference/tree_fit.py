@@ -35,6 +35,11 @@ NEWTON_STEPS = 30
 LONGEST_STEP = 5.0
 """Numerical: Newton's steps when a table is fitted alone, and the longest of them, in nats."""
 
+LEAST_ROWS = 0.01
+PART_OF_NOISE = 0.01
+"""Numerical: sum of the differences of a table's cells at which it fits well enough, in rows, and
+as a part of the sum of the standard deviations of their noise."""
+
 SMALLEST_TARGET = 1e-12
 SMALLEST_SHARE = 1e-9
 """Numerical: least target of a cell, and least share of a level, for finite logarithms."""
@@ -68,8 +73,9 @@ def fit_tree(
 
     The dual, log Z(θ) − Σ ⟨θ_a, y_a/N⟩ + ½ Σ λ_a ‖θ_a‖² with λ_a = w · σ_a² / N², is convex and
     has no constraint; one inference gives its value and its gradient, and L-BFGS-B minimises it.
-    Where its ``iterations`` run out, tables are made to fit one by one (``_Dual.fit_in_turn``). On
-    one thread, so that any computer that replays a release fits the same bytes.
+    It ends where noise outweighs what is left (``PART_OF_NOISE``). Where its ``iterations`` run out
+    before, tables are made to fit one by one (``_Dual.fit_in_turn``). On one thread, so that any
+    computer that replays a release fits the same bytes.
 
     Sources: maximum entropy with relaxed constraints, Dudík, Phillips, Schapire, JMLR 2007;
     marginals of noisy tables by graphical models, McKenna, Sheldon, Miklau, ICML 2019.
@@ -149,22 +155,35 @@ class TreeFit:
         variances = np.repeat(list(self.variances.values()), [table.size for table in tables])
         base = product_potentials(self.model, self.start, extra_potentials)
         penalty = weight * (variances / self.rows**2)
-        dual = _Dual(self.model, base, self._projection, target, penalty)
+        firsts = np.cumsum([0, *(table.size for table in tables)])[:-1]
+        enough = np.maximum(LEAST_ROWS, PART_OF_NOISE * np.add.reduceat(np.sqrt(variances), firsts))
+        near = enough / self.rows
+        dual = _Dual(self.model, base, self._projection, target, penalty, firsts, near)
         # How steep the dual is, is between the share of a cell and what the entropy adds: a third
         # of that way is where the fewest steps are needed.
         scale = (np.maximum(target, 0.0) + penalty) ** (-1 / 3)
 
-        def scaled_dual(scaled: FloatArray) -> tuple[float, FloatArray]:
-            value, slope = dual.value_and_slope(scaled * scale)
-            return value, slope * scale
+        last_slope = np.empty(len(target))
 
-        options = {"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8}
-        zeros = np.zeros(len(target))
-        best = minimize(scaled_dual, zeros, jac=True, method="L-BFGS-B", options=options)
+        def scaled_dual(scaled: FloatArray) -> tuple[float, FloatArray]:
+            value, last_slope[:] = dual.value_and_slope(scaled * scale)
+            return value, last_slope * scale
+
+        def end_where_tables_fit(_: FloatArray) -> None:
+            if dual.differences(last_slope).max() < 1:
+                raise StopIteration
+
+        best = minimize(
+            scaled_dual,
+            np.zeros(len(target)),
+            jac=True,
+            method="L-BFGS-B",
+            callback=end_where_tables_fit,
+            options={"maxiter": iterations, "maxcor": KEPT_STEPS, "ftol": 1e-10, "gtol": 1e-8},
+        )
         theta = best.x * scale
         if best.nit >= iterations:
-            firsts = np.cumsum([0, *(table.size for table in tables)])[:-1]
-            theta = dual.fit_in_turn(theta, firsts, times=iterations // 3)
+            theta = dual.fit_in_turn(theta, times=iterations // 3)
         return dual.marginals(theta)[0]
 
     @property
@@ -190,6 +209,8 @@ class _Dual:
     base      log-potentials where θ is 0, one table a node of the model
     target    share of the rows that each cell is to have
     penalty   λ of each cell
+    firsts    (tables,) position of each table's first cell
+    near      (tables,) difference from its goal at which a table fits well enough
     """
 
     model: GraphicalModel
@@ -197,6 +218,13 @@ class _Dual:
     projection: Projection
     target: FloatArray
     penalty: FloatArray
+    firsts: IntArray
+    near: FloatArray
+
+    def differences(self, slope: FloatArray) -> FloatArray:
+        """Return how far each table is from its goal (tables,): the sum of its slopes without their
+        signs; below 1 it fits well enough."""
+        return np.asarray(np.add.reduceat(np.abs(slope), self.firsts) / self.near)
 
     def marginals(self, theta: FloatArray) -> tuple[list[FloatArray], float]:
         """Return the probabilities of every node's cells, and log Z."""
@@ -210,11 +238,11 @@ class _Dual:
         value = log_total - float(theta @ self.target) + float(self.penalty @ theta**2) / 2
         return value, slope
 
-    def fit_in_turn(self, theta: FloatArray, firsts: IntArray, *, times: int) -> FloatArray:
-        """Return θ after repeatedly fitting the single table that is furthest off.
+    def fit_in_turn(self, theta: FloatArray, *, times: int) -> FloatArray:
+        """Return θ after repeatedly fitting the single table that is furthest off, until all fit
+        well enough.
 
-        firsts   (tables,) position of each table's first cell
-        times    tables that are fitted, one after the other
+        times   most tables that are fitted, one after the other
 
         Where noise is far below the counts, slopes are flat along cells that are next to nothing,
         and steps along them are short; this one is exact (iterative proportional fitting: Deming,
@@ -222,11 +250,14 @@ class _Dual:
         table, the change δ solves μ·e^δ + λ·(θ + δ) = y cell by cell, by Newton's steps. Of 16
         binary attributes at ε = 100, pairs inside cliques are .0002 off and not .0088.
         """
-        theta, ends = theta.copy(), [*firsts[1:], len(theta)]
+        theta, ends = theta.copy(), [*self.firsts[1:], len(theta)]
         for _ in range(times):
             slope = self.value_and_slope(theta)[1]
-            worst = int(np.add.reduceat(np.abs(slope), firsts).argmax())
-            cells = slice(firsts[worst], ends[worst])
+            differences = self.differences(slope)
+            worst = int(differences.argmax())
+            if differences[worst] < 1:
+                break
+            cells = slice(self.firsts[worst], ends[worst])
             penalty = self.penalty[cells]
             target = self.target[cells] - penalty * theta[cells]
             shares = np.maximum(slope[cells] + target, SMALLEST_TARGET)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from dp_pipeline.config.encoding import Names
+from dp_pipeline.inference import tree_fit
 from dp_pipeline.inference.consistency import TableEstimate, reconcile_tables
 from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
@@ -313,9 +314,10 @@ def spread_out(table: np.ndarray, names: Sequence[str], model: GraphicalModel) -
     return in_order.reshape([size if n in names else 1 for n, size in model.sizes.items()])
 
 
-def test_what_the_fit_adds_is_in_proportion_to_the_misfit(triangle):
+def test_what_the_fit_adds_is_in_proportion_to_the_misfit(triangle, monkeypatch):
     # Where ½ Σ ‖N μ − y‖² / σ² + w · KL(μ ‖ start) is least, log μ − log start is
     # Σ N (y − N μ) / (w σ²) and a constant, for whatever weight w there is.
+    monkeypatch.setattr(tree_fit, "PART_OF_NOISE", 1e-6)
     small, measured = triangle
     model = small.model
     fitted = fit_tree(model, measured, start=even(model))
@@ -332,6 +334,29 @@ def test_what_the_fit_adds_is_in_proportion_to_the_misfit(triangle):
     assert weight > 0
     assert np.abs(added).max() > 0.1
     assert np.abs(added - weight * off).max() < 0.01 * np.abs(added).max()
+
+
+def test_a_fit_ends_where_noise_outweighs_what_is_left(triangle, monkeypatch):
+    small, measured = triangle
+    evaluations, value_and_slope = list[int](), tree_fit._Dual.value_and_slope
+
+    def counted(dual: tree_fit._Dual, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        evaluations[-1] += 1
+        return value_and_slope(dual, theta)
+
+    monkeypatch.setattr(tree_fit._Dual, "value_and_slope", counted)
+    fits = []
+    for part in (0.01, 1e-9):
+        monkeypatch.setattr(tree_fit, "PART_OF_NOISE", part)
+        evaluations.append(0)
+        fits.append(fit_tree(small.model, measured, start=even(small.model)))
+    assert evaluations[0] < 0.9 * evaluations[1]
+    rows = reconcile_tables(measured, small.model.sizes)[0]
+    for table in measured:
+        home = small.model.smallest_node_with(table.attributes)
+        names = small.model.nodes[home].names
+        early, late = (rows * summed(fit[home], names, table.attributes) for fit in fits)
+        assert np.abs(early - late).sum() < 0.02 * table.table.size * table.variance**0.5
 
 
 @pytest.mark.parametrize("clique", [("a", "b"), ("b", "a")])
