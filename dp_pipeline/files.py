@@ -146,7 +146,13 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
 
     remove   whether to delete the file after the block; all users of a lock must agree on it
     """
-    descriptor = _acquire(path)
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _has_name(descriptor, path):
+            break
+        # Its holder has deleted it, and a lock without a name excludes no process.
+        os.close(descriptor)
     try:
         yield
     finally:
@@ -188,16 +194,6 @@ def _release(descriptor: int) -> None:
     # Unlocked first, since a forked child may hold a copy of the descriptor.
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
-
-
-def _acquire(path: Path) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if _has_name(descriptor, path):
-            return descriptor
-        # Its holder has deleted it, and a lock without a name excludes no process.
-        os.close(descriptor)
 
 
 def _has_name(descriptor: int, path: Path) -> bool:

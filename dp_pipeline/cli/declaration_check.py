@@ -53,8 +53,14 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
         _require_model(spec, name, lines)
     with _at(lines, "ceiling"):
         build_model(spec, next(iter(spec.models)))
-    for name in spec.k_anonymity.methods if spec.k_anonymity else ():
-        _require_method(spec, name, lines)
+    for name, parameters in spec.k_anonymity.methods.items() if spec.k_anonymity else ():
+        field = ("k_anonymity", "methods", name)
+        _require_known("the method", tuple(METHODS), name, lines, *field)
+        for parameter, text in parameters.items():
+            with _at(lines, *field, parameter):
+                from_text(METHODS[name], {parameter: text}, of=name)
+        with _at(lines, *field):
+            declared_method(spec, name)
 
 
 def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
@@ -68,17 +74,6 @@ def _require_model(spec: DatasetSpec, name: str, lines: Document) -> None:
     only = replace(unlimited, models={name: spec.models[name]}, publications=published)
     with _at(lines, "models", name):
         build_model(only, name)
-
-
-def _require_method(spec: DatasetSpec, name: str, lines: Document) -> None:
-    field = ("k_anonymity", "methods", name)
-    _require_known("the method", tuple(METHODS), name, lines, *field)
-    declared = spec.k_anonymity.methods[name] if spec.k_anonymity else {}
-    for parameter, text in declared.items():
-        with _at(lines, *field, parameter):
-            from_text(METHODS[name], {parameter: text}, of=name)
-    with _at(lines, *field):
-        declared_method(spec, name)
 
 
 def _require_known(
@@ -99,7 +94,14 @@ def _at(lines: Document, *field: str) -> Iterator[None]:
 
 def find_warnings(spec: DatasetSpec, file: Path) -> list[str]:
     """Return the warnings about a declaration and its file, without opening a source."""
-    lines = list(_absent_files(spec))
+    lines = []
+    for source in (each.source for each in spec.source_specs):
+        if source.kind in FILES and not source.is_remote and source.download is None:
+            # Of files of windows their folder has to be there; the files come one by one.
+            paths = source.identities if source.is_template else source.locations
+            locations = [path.removeprefix("file:") for path in paths]
+            absent = (path for path in locations if not Path(path).exists())
+            lines += [f"the source {path} is not there" for path in absent]
     searched, folder = os.environ.get(catalogue.DATASETS_VARIABLE), follow_links(file).parent
     if folder not in {follow_links(path) for path in (catalogue.BUILT_IN, searched) if path}:
         variable = catalogue.DATASETS_VARIABLE
@@ -143,16 +145,6 @@ def _home_error() -> str:
     except DeclarationError as error:
         return str(error)
     return ""
-
-
-def _absent_files(spec: DatasetSpec) -> Iterator[str]:
-    for source in (each.source for each in spec.source_specs):
-        if source.kind in FILES and not source.is_remote and source.download is None:
-            # Of files of windows their folder has to be there; the files come one by one.
-            paths = source.identities if source.is_template else source.locations
-            locations = [path.removeprefix("file:") for path in paths]
-            absent = (path for path in locations if not Path(path).exists())
-            yield from (f"the source {path} is not there" for path in absent)
 
 
 def check_document(spec: DatasetSpec, file: Path, warnings: list[str]) -> Mapping[str, Any]:

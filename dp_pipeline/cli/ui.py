@@ -35,7 +35,15 @@ def ui(port: int) -> None:
 
     home = find_home()
     declared_origins()
-    _require_free(port)
+    # Dagster would silently take another port where this one is in use.
+    with socket.socket() as probe:
+        # A server that has just ended leaves the port in TIME_WAIT: that is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((_HOST, port))
+        except OSError as error:
+            reason = f"{error.strerror or type(error).__name__}; name another by --port"
+            raise PipelineError(f"The port {port} cannot be used: {reason}") from None
     # The programs start at the same time; none of them has to make the history.
     dagster_instance(home).dispose()
     # Runs are processes of their own, wherever they are started: all find the same home.
@@ -45,18 +53,6 @@ def ui(port: int) -> None:
     sys.stdout.flush()
     words = ["dagster-dev", "--host", _HOST, "--port", str(port), *code_location()]
     os.execv(sys.executable, [*OURS, *words])
-
-
-def _require_free(port: int) -> None:
-    """Raise PipelineError if a port is in use, where Dagster would silently take another one."""
-    with socket.socket() as probe:
-        # A server that has just ended leaves the port in TIME_WAIT: that is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, port))
-        except OSError as error:
-            reason = f"{error.strerror or type(error).__name__}; name another by --port"
-            raise PipelineError(f"The port {port} cannot be used: {reason}") from None
 
 
 ORIGINS_VARIABLE = "DP_PIPELINE_UI_ORIGINS"

@@ -260,7 +260,16 @@ def _cuts(values: Any) -> Cuts:
 
 def _learned_column(name: str, series: Any, kind: ColumnKind, cuts: Cuts | None) -> SelectorColumn:
     if cuts is not None:
-        return _cut_numbers(name, series, cuts)
+        numbers, readable = numbers_of(series)
+        if not readable.all():
+            raise DeclarationError(
+                f"X: the column {name!r} has edges, so it must hold numbers, but it has another "
+                f"type, {series.dtype.name}: convert it, or leave its edges out"
+            )
+        ends = pairwise(str(text_of(cut)) for cut in (-np.inf, *cuts, np.inf))
+        levels = [f"[{low}, {high})" for low, high in ends]
+        levels[0] = "(" + levels[0][1:]
+        return SelectorColumn(_column(name, levels, np.isnan(numbers), ordered=True), cuts)
     if kind in ("dates", "times", "durations", "others"):
         # The words that scikit-learn's checks of estimators look for.
         reason = ": Complex data not supported" if series.dtype.kind == "c" else ""
@@ -271,19 +280,6 @@ def _learned_column(name: str, series: Any, kind: ColumnKind, cuts: Cuts | None)
     if kind in ("truths", "whole", "numbers"):
         return _single_numbers(name, series, are_truths=kind == "truths")
     return _levels(name, series)
-
-
-def _cut_numbers(name: str, series: Any, cuts: Cuts) -> SelectorColumn:
-    numbers, readable = numbers_of(series)
-    if not readable.all():
-        raise DeclarationError(
-            f"X: the column {name!r} has edges, so it must hold numbers, but it has another type, "
-            f"{series.dtype.name}: convert it, or leave its edges out"
-        )
-    ends = pairwise(str(text_of(cut)) for cut in (-np.inf, *cuts, np.inf))
-    levels = [f"[{low}, {high})" for low, high in ends]
-    levels[0] = "(" + levels[0][1:]
-    return SelectorColumn(_column(name, levels, np.isnan(numbers), ordered=True), cuts)
 
 
 def _distinct(numbers: FloatArray) -> FloatArray:

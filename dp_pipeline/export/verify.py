@@ -144,27 +144,6 @@ def _checked(of: str, inspect: Callable[[], str]) -> Check:
         return Check(of, False, f"its file is not as it was exported{FETCH}")
 
 
-def _require_scale_of_left_out(bundle: Bundle) -> None:
-    """Raise Damaged unless the noise of the number of rows left out is what was charged for it.
-
-    BudgetExceeded if that charge is above the ε of the model.
-    """
-    for spend in bundle.free_spends:
-        paid = sum(
-            (other.epsilon for other in bundle.spends[: bundle.model_spend_count]), Fraction(0)
-        )
-        Accountant(paid).record_free_spend(spend)
-    stated = bundle.tables.get(LEFT_OUT, {}).get("deviation", np.array([]))
-    charged = [variance(spend.scale) ** 0.5 for spend in bundle.free_spends]
-    if len(charged) > 1 or len(stated) != len(charged):
-        raise Damaged(
-            "the number of rows left out must be stated once and charged once, or neither, but it "
-            f"is stated {len(stated)} times and charged {len(charged)} times"
-        )
-    if not np.allclose(stated, charged):
-        raise Damaged("the number of rows left out does not have the noise that is charged for it")
-
-
 class _Export:
     """An exported folder, whose checks return a line about what agrees, and raise for a fault.
 
@@ -277,7 +256,22 @@ class _Export:
         for spend in bundle.spends:
             budget = bundle.model_currency if spend.currency != PURE.name else PURE
             Accountant(spend.epsilon, budget, delta=spend.delta).charge(spend)
-        _require_scale_of_left_out(bundle)
+        for spend in bundle.free_spends:
+            spends = bundle.spends[: bundle.model_spend_count]
+            paid = sum((other.epsilon for other in spends), Fraction(0))
+            Accountant(paid).record_free_spend(spend)
+        # The noise of the number of rows left out is what was charged for it.
+        stated = bundle.tables.get(LEFT_OUT, {}).get("deviation", np.array([]))
+        charged = [variance(spend.scale) ** 0.5 for spend in bundle.free_spends]
+        if len(charged) > 1 or len(stated) != len(charged):
+            raise Damaged(
+                "the number of rows left out must be stated once and charged once, or neither, but "
+                f"it is stated {len(stated)} times and charged {len(charged)} times"
+            )
+        if not np.allclose(stated, charged):
+            raise Damaged(
+                "the number of rows left out does not have the noise that is charged for it"
+            )
         return f"{len(bundle.spends)}, each with a scale that costs what was charged for it"
 
     def check_total(self) -> str:

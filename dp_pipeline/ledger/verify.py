@@ -19,7 +19,6 @@ from dp_pipeline.ledger.book import Book
 from dp_pipeline.ledger.entries import (
     BLOCKS,
     DELTA,
-    Entry,
     blocks_of,
     delta_of,
     entry_from,
@@ -75,24 +74,22 @@ class Verification:
         written it here."""
         self.chain.follow(row, children)
         try:
-            self._take(entry_from(row, children))
+            entry = entry_from(row, children)
+            name = f"ledger row {entry.sequence} ({entry.event})"
+            self.audit.take(entry)
+            self.state.take(entry, sequence=entry.sequence, time=entry.time)
+            if not _TIME.fullmatch(entry.time):
+                raise Damaged(f"{name} is invalid: its time is none that the ledger writes")
+            if entry.time < self.time:
+                raise Damaged(f"{name} is invalid: it is older than the row before it")
+            self.time = entry.time
+            if entry.state != self.state.digest:
+                raise Damaged(f"{name} is invalid: its sums are not those of the rows so far")
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             # A forger who can hash may have written numbers as text, or facts that are none.
             raise Damaged(
                 f"ledger row {row['sequence']} has a value of another type than the ledger writes"
             ) from None
-
-    def _take(self, entry: Entry) -> None:
-        row = f"ledger row {entry.sequence} ({entry.event})"
-        self.audit.take(entry)
-        self.state.take(entry, sequence=entry.sequence, time=entry.time)
-        if not _TIME.fullmatch(entry.time):
-            raise Damaged(f"{row} is invalid: its time is none that the ledger writes")
-        if entry.time < self.time:
-            raise Damaged(f"{row} is invalid: it is older than the row before it")
-        self.time = entry.time
-        if entry.state != self.state.digest:
-            raise Damaged(f"{row} is invalid: its sums are not those of the rows so far")
 
 
 @dataclass(frozen=True)

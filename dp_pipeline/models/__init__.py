@@ -55,7 +55,19 @@ def build_model(spec: DatasetSpec, name: str) -> Model:
     spec = spec.widest
     model = _build(spec, name)
     if spec.is_release and spec.delta is not None:
-        _require_ceiling(spec)
+        # Prices are rounded as they are charged. The parser checks a ceiling in ε.
+        nano_rho = sum(nano_epsilon(price) for price in _prices(spec))
+        by_window = spec.within == "window"
+        declared = spec.each_window if by_window else spec.ceiling
+        total, ceiling = Fraction(nano_rho, NANO), spec.currency.amount_of(declared or Fraction(0))
+        if total > ceiling:
+            limit = "an each_window" if by_window else "a total"
+            scope = "what is published of each window" if spec.windows else "all models at all ε"
+            raise DeclarationError(
+                f"{spec.name}: ceiling: {limit} must be at least {spec.currency.text(total)} for "
+                f"{scope}{spec.extras}, not {spec.currency.text(ceiling)}: raise it, or declare "
+                "fewer releases"
+            )
     return model
 
 
@@ -111,26 +123,6 @@ def _build(spec: DatasetSpec, name: str) -> Model:
             f"benchmarks, since {reasons[0]}: choose other parameters or another model"
         )
     return model
-
-
-def _require_ceiling(spec: DatasetSpec) -> None:
-    """Raise DeclarationError if the prices of everything declared, each rounded as it is charged,
-    exceed the ceiling of a data set in ρ; the parser checks one in ε.
-
-    Where the ceiling holds within each window, the limit is the ceiling of each window.
-    """
-    nano_rho = sum(nano_epsilon(price) for price in _prices(spec))
-    by_window = spec.within == "window"
-    declared = spec.each_window if by_window else spec.ceiling
-    total, ceiling = Fraction(nano_rho, NANO), spec.currency.amount_of(declared or Fraction(0))
-    if total > ceiling:
-        limit = "an each_window" if by_window else "a total"
-        scope = "what is published of each window" if spec.windows else "all models at all ε"
-        raise DeclarationError(
-            f"{spec.name}: ceiling: {limit} must be at least {spec.currency.text(total)} for "
-            f"{scope}{spec.extras}, not {spec.currency.text(ceiling)}: raise it, or declare fewer "
-            "releases"
-        )
 
 
 def price_of_everything(spec: DatasetSpec) -> Fraction:

@@ -160,28 +160,19 @@ def dagster_instance(home: Home) -> dg.DagsterInstance:
 
     Raises PipelineError where the folder cannot be created or the server does not answer."""
     folder = make_dagster_home(home)
-    _require_answer()
+    if address := os.environ.get(STORAGE_VARIABLE):
+        # Where the server does not answer, Dagster would try six times and print a hundred lines.
+        engine = create_engine(address, connect_args={"connect_timeout": 10})
+        try:
+            engine.connect().close()
+        except DBAPIError as error:
+            reason = " ".join(str(error.orig).split())
+            raise PipelineError(
+                f"{STORAGE_VARIABLE}: the server {address_label(make_url(address))} must answer, "
+                f"but it does not ({reason}): start it, or correct the variable"
+            ) from None
+        finally:
+            engine.dispose()
     # Without the lock several processes would create the same tables at once, and fail.
     with locked(folder / ".lock"):
         return dg.DagsterInstance.get()
-
-
-def _require_answer() -> None:
-    """Raise PipelineError if the server of the run history does not answer.
-
-    Dagster itself would try six times and print a hundred lines.
-    """
-    address = os.environ.get(STORAGE_VARIABLE)
-    if not address:
-        return
-    engine = create_engine(address, connect_args={"connect_timeout": 10})
-    try:
-        engine.connect().close()
-    except DBAPIError as error:
-        reason = " ".join(str(error.orig).split())
-        raise PipelineError(
-            f"{STORAGE_VARIABLE}: the server {address_label(make_url(address))} must answer, "
-            f"but it does not ({reason}): start it, or correct the variable"
-        ) from None
-    finally:
-        engine.dispose()

@@ -103,19 +103,16 @@ class DagsterRuns:
             run_config={**_QUIET, "ops": ops},
             raise_on_error=False,
         )
-        if not result.success:
-            raise _failure(result)
-        return result
-
-
-def _failure(result: dg.ExecuteInProcessResult) -> RunFailed:
-    for event in result.all_events:
-        if event.is_step_failure:
-            failure = event.step_failure_data.user_failure_data
-            if failure is not None and failure.description:
-                code = failure.metadata.get("exit_code")
-                return RunFailed(failure.description, int(str(code.value)) if code else 1)
-    return RunFailed(f"run {result.run_id} failed: `dp-pipeline ui` shows where, on its page", 1)
+        if result.success:
+            return result
+        for event in result.all_events:
+            if event.is_step_failure:
+                failure = event.step_failure_data.user_failure_data
+                if failure is not None and failure.description:
+                    code = failure.metadata.get("exit_code")
+                    raise RunFailed(failure.description, int(str(code.value)) if code else 1)
+        where = "`dp-pipeline ui` shows where, on its page"
+        raise RunFailed(f"run {result.run_id} failed: {where}", 1)
 
 
 def execute(options: RunOptions, on_step: OnStep) -> RunResult:

@@ -256,7 +256,15 @@ class EpsilonRelease(NoisyRelease):
         spec, refined = super().resolve(key), self.refined(as_release_key(key))
         facts = {**spec.facts, **self.spec.discovered_fact, **self.spec.constraints_fact}
         facts |= {WINDOW: range_text(self.windows)} if self.windows else {}
-        facts |= self._types_fact(spec)
+        if spec.reserved is None:
+            newest = spec.key.snapshot.rpartition("+")[2]
+            types = Snapshot(self.home.raw / self.spec.name / newest, b"").types
+            declared = {attribute.column for attribute in self.spec.domain}
+            types = {column: type_ for column, type_ in types.items() if column in declared}
+            facts |= {TYPES: json.dumps(types)} if types else {}
+        elif TYPES in spec.reserved.facts:
+            # After the reservation, the types are those that were reserved.
+            facts[TYPES] = spec.reserved.facts[TYPES]
         facts |= self._side_information(spec)
         if refined is None:
             return replace(spec, facts=facts)
@@ -266,19 +274,6 @@ class EpsilonRelease(NoisyRelease):
             what=f"{spec.what}, refined from {epsilon_text(refined.key.epsilon)}",
             price=self.refinement_cost(refined.key.epsilon),
         )
-
-    def _types_fact(self, spec: ReleaseSpec) -> dict[str, str]:
-        """Return the fact with the types of declared columns in the source's schema, if it has any.
-
-        After the reservation, the types are those that were reserved.
-        """
-        if spec.reserved is not None:
-            return {name: text for name, text in spec.reserved.facts.items() if name == TYPES}
-        newest = spec.key.snapshot.rpartition("+")[2]
-        types = Snapshot(self.home.raw / self.spec.name / newest, b"").types
-        declared = {attribute.column for attribute in self.spec.domain}
-        types = {column: type_ for column, type_ in types.items() if column in declared}
-        return {TYPES: json.dumps(types)} if types else {}
 
     def _side_information(self, spec: ReleaseSpec) -> dict[str, str]:
         """Return the facts that name the earlier release and the public rows of the model.
