@@ -98,6 +98,15 @@ def is_cleared(bundle: Bundle) -> bool:
 def card_json(release: ReportedRelease) -> bytes:
     """Return ``card.json``: the guarantee, data set, model and what the population has spent."""
     spec = release.spec
+    population = {"name": spec.population}
+    if isinstance(release, ReportedPrivateRelease) and release.balance is not None:
+        balance = release.balance
+        population |= {
+            "currency": balance.currency.name,
+            "spent": epsilon_text(balance.spent),
+            "ceiling": "none" if balance.ceiling is None else epsilon_text(balance.ceiling),
+            "delta": str(balance.delta_spent or Fraction(0)),
+        }
     content = {
         "format": FORMAT,
         "release": release.name,
@@ -111,23 +120,9 @@ def card_json(release: ReportedRelease) -> bytes:
         "method": release.summary,
         "warnings": list(release.warnings),
         "other non-DP releases": list(release.non_dp_releases),
-        "population": _population(release),
+        "population": population,
     }
     return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n".encode()
-
-
-def _population(release: ReportedRelease) -> dict[str, str]:
-    name = {"name": release.spec.population}
-    if not isinstance(release, ReportedPrivateRelease) or release.balance is None:
-        return name
-    balance = release.balance
-    return {
-        **name,
-        "currency": balance.currency.name,
-        "spent": epsilon_text(balance.spent),
-        "ceiling": "none" if balance.ceiling is None else epsilon_text(balance.ceiling),
-        "delta": str(balance.delta_spent or Fraction(0)),
-    }
 
 
 def lines_on_card(bundle: Bundle) -> list[str]:

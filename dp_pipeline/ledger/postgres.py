@@ -146,7 +146,20 @@ class PostgresStore:
                     "unset the variable"
                 )
         # Every transaction asks for its tables: what was there once is not asked for twice.
-        self._has_tables = self._has_tables or self._find_tables()
+        if self._has_tables:
+            return True
+        with file_errors(self.folder):
+            # Keys are made after the tables: without these the address names another database.
+            has_keys = self.keys.is_dir() and next(self.keys.iterdir(), None) is not None
+        # Asked after the keys: another process may be making all of it.
+        with self._session() as connection, connection.begin():
+            self._has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
+        if has_keys and not self._has_tables:
+            raise Damaged(
+                f"The database of ledger {self} has no tables, but keys that belong to some are in "
+                f"{self.keys}: correct {LEDGER_VARIABLE} if it named another database before, or "
+                "put back a copy with all rows"
+            )
         return self._has_tables
 
     def create(self, before_visible: Callable[[], None]) -> None:
@@ -306,21 +319,6 @@ class PostgresStore:
                 f"The server of ledger {self} refuses: {reason}: have that changed on the server, "
                 "and run again"
             ) from None
-
-    def _find_tables(self) -> bool:
-        with file_errors(self.folder):
-            # Keys are made after the tables: without these the address names another database.
-            has_keys = self.keys.is_dir() and next(self.keys.iterdir(), None) is not None
-        # Asked after the keys: another process may be making all of it.
-        with self._session() as connection, connection.begin():
-            has_tables = bool(connection.execute(_HAS_TABLES).scalar_one())
-        if has_keys and not has_tables:
-            raise Damaged(
-                f"The database of ledger {self} has no tables, but keys that belong to some are in "
-                f"{self.keys}: correct {LEDGER_VARIABLE} if it named another database before, or "
-                "put back a copy with all rows"
-            )
-        return has_tables
 
     def _format(self, connection: Connection) -> int:
         mark = _MARK.fullmatch(connection.execute(_MARKED).scalar_one() or "")

@@ -128,14 +128,14 @@ def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
     """Return the schedule that publishes every closed window after its grace, and missed ones."""
     windows = spec.time_windows
     is_hourly = windows.every == "hour"
-    published = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
+    publications = "; ".join(jobs.publication_text(spec, entry) for entry in spec.publications)
 
     @dg.schedule(
         name=f"{spec.name}_each_window",
         cron_schedule="5 * * * *" if is_hourly else "0 6 * * *",
         job_name=jobs.backfill_job_name(spec),
         description=f"Once a {windows.every} has ended{_grace_text(windows.grace)}, read it and "
-        f"publish {published}. Every {'hour' if is_hourly else 'day'} missed windows are caught "
+        f"publish {publications}. Every {'hour' if is_hourly else 'day'} missed windows are caught "
         "up, each is charged once, and one that failed is tried again. Before the first window is "
         "published, only the newest one is requested. Earlier windows that a release of several "
         f"reads too are read first. {_window_choice_text(spec)}",
@@ -146,9 +146,17 @@ def _window_schedule(spec: DatasetSpec) -> dg.ScheduleDefinition:
     ) -> list[dg.RunRequest] | dg.SkipReason:
         moment = context.scheduled_execution_time
         due = due_windows(spec, dp_pipeline.home, int(moment.timestamp()))
-        if not due:
-            return dg.SkipReason(_no_window_text(spec, dp_pipeline.home))
-        return _window_runs(spec, dp_pipeline, due, tick=moment.isoformat())
+        if due:
+            return _window_runs(spec, dp_pipeline, due, tick=moment.isoformat())
+        published = outcome.published_windows(spec, dp_pipeline.home)
+        if published and _has_ended(spec, dp_pipeline.home, published):
+            return dg.SkipReason(
+                f"{spec.name}: the {outcome.DRY_WINDOWS} windows up to {published[-1]} have next "
+                "to no rows by their noisy counts, so no later window is requested: declare the "
+                "`last` one, or publish a later one by hand, "
+                f"`dp-pipeline run {spec.name} --window NAME`, once there are rows again"
+            )
+        return dg.SkipReason(f"{spec.name}: every closed window that may have rows is published")
 
     return each_window
 
@@ -174,18 +182,6 @@ def _window_choice_text(spec: DatasetSpec) -> str:
         f"Every window is requested, {end}, until {outcome.DRY_WINDOWS} released ones in a row "
         "have next to no rows by their noisy counts where an earlier one had many."
     )
-
-
-def _no_window_text(spec: DatasetSpec, home: Home) -> str:
-    published = outcome.published_windows(spec, home)
-    if published and _has_ended(spec, home, published):
-        return (
-            f"{spec.name}: the {outcome.DRY_WINDOWS} windows up to {published[-1]} have next to no "
-            "rows by their noisy counts, so no later window is requested: declare the `last` one, "
-            f"or publish a later one by hand, `dp-pipeline run {spec.name} --window NAME`, once "
-            "there are rows again"
-        )
-    return f"{spec.name}: every closed window that may have rows is published"
 
 
 def _has_ended(spec: DatasetSpec, home: Home, published: Sequence[str]) -> bool:
