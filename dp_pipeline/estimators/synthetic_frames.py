@@ -152,7 +152,11 @@ def _match_type(values: Any, column: DeclaredColumn) -> Any:
     if column.category is not None or dtype is None:
         return values
     if column.is_duration:
-        return _as_durations(values, column)
+        durations = pd.to_timedelta(values.astype("float64"), unit="s")
+        if isinstance(dtype, pd.ArrowDtype):
+            stored = pa.array(durations).cast(dtype.pyarrow_dtype, safe=False)
+            return pd.Series(stored, dtype=dtype)
+        return durations.astype(dtype) if dtype.kind == "m" else durations
     if column.stored is not None and pa.types.is_decimal(column.stored):
         return _as_decimals(values, column)
     if isinstance(dtype, pd.CategoricalDtype):
@@ -214,16 +218,6 @@ def _match_numpy_type(values: Any, dtype: Any, column: DeclaredColumn, family: F
         name = dtype.name if fits else "int64"
         return values.astype(name.replace("i", "I").replace("u", "U") if is_missing else name)
     return values
-
-
-def _as_durations(seconds: Any, column: DeclaredColumn) -> Any:
-    import pandas as pd
-
-    durations = pd.to_timedelta(seconds.astype("float64"), unit="s")
-    if isinstance(column.dtype, pd.ArrowDtype):
-        stored = pa.array(durations).cast(column.dtype.pyarrow_dtype, safe=False)
-        return pd.Series(stored, dtype=column.dtype)
-    return durations.astype(column.dtype) if column.dtype.kind == "m" else durations
 
 
 def _as_decimals(values: Any, column: DeclaredColumn) -> Any:

@@ -232,24 +232,20 @@ def line_chart(
     drawn_panels = [panel for panel in panels if panel.points]
     words = " ".join(panel.alt_text for panel in panels)
     if len(drawn_panels) == 1:
-        figure = _draw_one(drawn_panels[0], title, width)
+        (panel,) = drawn_panels
+        height = max(3.5, _AROUND + 1.4 * _LINE * len(panel.lines))
+        figure = picture.new_figure(width, height)
+        axes = figure.add_subplot()
+        picture.set_title(figure, title)
+        draw_panel(axes, panel)
+        axes.set_xlabel(panel.x_axis.label)
+        axes.set_ylabel("\n".join(filter(None, (panel.heading, panel.y_axis.reading))))
+        _name_ends(axes, panel, gap=_LINE / (height - _AROUND))
     else:
         figure = _draw_several(drawn_panels, title)
         footnote = f"Across: {drawn_panels[0].x_axis.label}.\n{footnote}" if drawn_panels else ""
     picture.set_footnote(figure, footnote)
     return Picture(caption or title, figure, words or list_first(()))
-
-
-def _draw_one(panel: Panel, title: str, width: float) -> Figure:
-    height = max(3.5, _AROUND + 1.4 * _LINE * len(panel.lines))
-    figure = picture.new_figure(width, height)
-    axes = figure.add_subplot()
-    picture.set_title(figure, title)
-    draw_panel(axes, panel)
-    axes.set_xlabel(panel.x_axis.label)
-    axes.set_ylabel("\n".join(filter(None, (panel.heading, panel.y_axis.reading))))
-    _name_ends(axes, panel, gap=_LINE / (height - _AROUND))
-    return figure
 
 
 def _draw_several(panels: Sequence[Panel], title: str) -> Figure:
