@@ -290,47 +290,17 @@ def _codes_of_interval(attribute: Attribute, bins: Bins, text: str) -> Codes:
 
     FieldError for other texts, for an interval that cuts a bin, and for one without a bin.
     """
-    ends = re.fullmatch(r"\[([^,]*),([^,]*)([)\]])", text)
-    if ends is None:
+    interval = re.fullmatch(r"\[([^,]*),([^,]*)([)\]])", text)
+    if interval is None:
         number = _number(attribute, text)
         codes = [code for code in range(bins.size) if _integers(bins, code) == (number, number)]
         expected = f'an interval of {attribute.name}, such as "{attribute.labels()[0]}"'
         require(_has_integers(attribute) and codes, expected, repr(text[:60]))
         return tuple(codes)
-    is_closed = ends[3] == "]"
-    low, high = _end(attribute, ends[1]), _end(attribute, ends[2], is_last=is_closed)
-    return _bins_inside(attribute, bins, low, high, is_closed=is_closed or high is None)
-
-
-def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    """Return an end of an interval as a number; None for an empty text, which means no end.
-
-    FieldError for any other text that is no number, or no date where the attribute has dates.
-    """
-    number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
-    kind = "a number" if attribute.clock is None else "a date"
-    is_end = number is not None or not text.strip()
-    require(is_end, f"{kind} or nothing as an end", repr(text[:60]))
-    return number
-
-
-def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
-    clock = attribute.clock
-    if clock is None:
-        return fields.finite(text)
-    return clock.upper_bound(text) if is_last else clock.lower_bound(text)
-
-
-def _bins_inside(
-    attribute: Attribute, bins: Bins, low: float | None, high: float | None, *, is_closed: bool
-) -> Codes:
-    """Return the codes of the bins inside an interval.
-
-    low, high   ends of the interval; None: the first and the last edge of the bins
-    is_closed   whether the interval contains ``high``
-
-    FieldError for a bin partly inside, and if none is inside.
-    """
+    is_closed = interval[3] == "]"
+    low, high = _end(attribute, interval[1]), _end(attribute, interval[2], is_last=is_closed)
+    # An interval without a high end contains the last edge of the bins.
+    is_closed = is_closed or high is None
     low = bins.edges[0] if low is None else low
     high = bins.edges[-1] if high is None else high
     codes = []
@@ -350,6 +320,25 @@ def _bins_inside(
         codes += [code] * inside[0]
     require(codes, f"an interval of {attribute.name} with a bin in it", "an interval with none")
     return tuple(codes)
+
+
+def _end(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
+    """Return an end of an interval as a number; None for an empty text, which means no end.
+
+    FieldError for any other text that is no number, or no date where the attribute has dates.
+    """
+    number = _number(attribute, text.strip(), is_last=is_last) if text.strip() else None
+    kind = "a number" if attribute.clock is None else "a date"
+    is_end = number is not None or not text.strip()
+    require(is_end, f"{kind} or nothing as an end", repr(text[:60]))
+    return number
+
+
+def _number(attribute: Attribute, text: str, *, is_last: bool = False) -> float | None:
+    clock = attribute.clock
+    if clock is None:
+        return fields.finite(text)
+    return clock.upper_bound(text) if is_last else clock.lower_bound(text)
 
 
 def _has_integers(attribute: Attribute) -> bool:

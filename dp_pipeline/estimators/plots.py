@@ -303,13 +303,33 @@ def code_cells(columns: Sequence[Any]) -> Cells:
     """Return cells for one column of some tables: bins of many numbers or dates, else levels.
 
     columns   the column in each table; its values in the first determine the cells
+
+    Levels are the most frequent texts in the first table, one for all others, and one for missing
+    values.
     """
+    import pandas as pd
+
     kinds = set(map(kind_of_column, columns))
     if kinds <= {"whole", "numbers", "durations"}:
         return _bin_numbers([numbers_of(column)[0] for column in columns], _number_text)
     if kinds <= {"dates", "times"}:
         return _bin_numbers([_days(column) for column in columns], _day_text)
-    return _code_levels(columns)
+    rows = []
+    for column in columns:
+        places, words = texts(to_arrow(column))
+        # The last entry is for missing values, whose place is −1.
+        rows.append(pd.Series(np.array([*words, None], dtype=object)[places]))
+    labels = rows[0].value_counts().index.tolist()
+    if len(labels) > MOST_LEVELS:
+        labels = labels[: MOST_LEVELS - 1]
+    code_of, other = {text: code for code, text in enumerate(labels)}, len(labels)
+    codes = [
+        np.where(words.isna(), other + 1, words.map(code_of).fillna(other)).astype(np.int64)
+        for words in rows
+    ]
+    if any((column == other).any() for column in codes):
+        return _build_cells([*labels, OTHER], codes)
+    return _build_cells(labels, [np.minimum(column, other) for column in codes])
 
 
 def _bin_numbers(numbers: Sequence[FloatArray], text: Callable[[float], str]) -> Cells:
@@ -385,32 +405,6 @@ def _days(column: Any) -> FloatArray:
     is_time = ~np.isnan(days)
     days[is_time] = clock.wall_times(days[is_time]).astype(np.int64) / DAY
     return days
-
-
-def _code_levels(columns: Sequence[Any]) -> Cells:
-    """Return cells for the texts of one column: the most frequent in the first table, one for all
-    others, and one for missing values.
-
-    columns   the column in each table
-    """
-    import pandas as pd
-
-    rows = []
-    for column in columns:
-        places, words = texts(to_arrow(column))
-        # The last entry is for missing values, whose place is −1.
-        rows.append(pd.Series(np.array([*words, None], dtype=object)[places]))
-    labels = rows[0].value_counts().index.tolist()
-    if len(labels) > MOST_LEVELS:
-        labels = labels[: MOST_LEVELS - 1]
-    code_of, other = {text: code for code, text in enumerate(labels)}, len(labels)
-    codes = [
-        np.where(words.isna(), other + 1, words.map(code_of).fillna(other)).astype(np.int64)
-        for words in rows
-    ]
-    if any((column == other).any() for column in codes):
-        return _build_cells([*labels, OTHER], codes)
-    return _build_cells(labels, [np.minimum(column, other) for column in codes])
 
 
 def _build_cells(labels: list[str], codes: list[IntArray]) -> Cells:

@@ -56,7 +56,17 @@ def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
 
 
 def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
-    yield from _column_expectations(spec)
+    for name, column in source_columns(spec).items():
+        # Two underscores before an attribute, so that none is taken for the person's column.
+        ending = {PERSON: "_person_id", TIME: "_window_time"}.get(name, f"__{name}")
+        if name.endswith(_SECOND):
+            ending = f"_2__{name.removesuffix(_SECOND)}"
+        sentence = f"The source has exactly one column {column!r}."
+        yield Expectation(f"column{ending}", sentence, True, True, "exists", name)
+        numbers = "dates or times" if column in spec.time_columns else "numbers"
+        numbers = "whole numbers" if name == PERSON else numbers
+        sentence = f"Column {column!r} is stored as text or as {numbers}."
+        yield Expectation(f"type{ending}", sentence, True, True, "type", name)
     may_block = not spec.is_release
     yield Expectation("has_rows", "The table has at least one row.", False, may_block, "rows")
     for attribute in spec.domain:
@@ -99,20 +109,6 @@ def frame_column(spec: DatasetSpec, column: str) -> str:
 def constraint_column(number: int) -> str:
     """Return the name of the frame column that says which rows meet a constraint."""
     return f"constraint {number}"
-
-
-def _column_expectations(spec: DatasetSpec) -> Iterator[Expectation]:
-    for attribute, column in source_columns(spec).items():
-        # Two underscores before an attribute, so that none is taken for the person's column.
-        ending = {PERSON: "_person_id", TIME: "_window_time"}.get(attribute, f"__{attribute}")
-        if attribute.endswith(_SECOND):
-            ending = f"_2__{attribute.removesuffix(_SECOND)}"
-        sentence = f"The source has exactly one column {column!r}."
-        yield Expectation(f"column{ending}", sentence, True, True, "exists", attribute)
-        numbers = "dates or times" if column in spec.time_columns else "numbers"
-        numbers = "whole numbers" if attribute == PERSON else numbers
-        sentence = f"Column {column!r} is stored as text or as {numbers}."
-        yield Expectation(f"type{ending}", sentence, True, True, "type", attribute)
 
 
 def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Expectation]:

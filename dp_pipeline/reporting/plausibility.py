@@ -195,7 +195,19 @@ def release_warnings(
         return _clustering_warnings(spec, tables, total, epsilon)
     if "classes" in tables:
         return () if len(tables["classes"]["rows"]) else (_NO_CLASS,)
-    return _table_warnings(spec, tables, total)
+    domain, items, shares = spec.domain, spec.domain.item_word, _marginal_shares(tables)
+    if total and (few := _few_rows(total, spec.nominal_rows, items) or _no_rows(total, items)):
+        return few
+    declared = [name for name in shares if name in domain.names]
+    of_levels = (text for name in declared for text in _one_level(domain[name], shares[name]))
+    noise = 0.0 if total is None else DEVIATIONS * total.deviation / max(1.0, total.rows)
+    of_missing = (
+        f"Missing cells: {share:.0%} of {name} are empty or not as declared: levels, bounds, "
+        "format or signs of numbers may be wrong."
+        for name, share in missing_shares(domain, tables).items()
+        if share > MUCH_MISSING + noise
+    )
+    return (*_mostly_noise(total, tables, items), *of_levels, *of_missing)
 
 
 def _clustering_warnings(
@@ -211,22 +223,6 @@ def _clustering_warnings(
     axes = [spec.domain[name] for name in tables["centres"] if name in spec.domain.numeric]
     # Where few rows were counted, their positions mean nothing.
     return (*warnings, *(weak if few else ()), *(() if warnings else _at_a_bound(tables, axes)))
-
-
-def _table_warnings(spec: DatasetSpec, tables: Tables, total: NoisyTotal | None) -> tuple[str, ...]:
-    domain, items, shares = spec.domain, spec.domain.item_word, _marginal_shares(tables)
-    if total and (few := _few_rows(total, spec.nominal_rows, items) or _no_rows(total, items)):
-        return few
-    declared = [name for name in shares if name in domain.names]
-    of_levels = (text for name in declared for text in _one_level(domain[name], shares[name]))
-    noise = 0.0 if total is None else DEVIATIONS * total.deviation / max(1.0, total.rows)
-    of_missing = (
-        f"Missing cells: {share:.0%} of {name} are empty or not as declared: levels, bounds, "
-        "format or signs of numbers may be wrong."
-        for name, share in missing_shares(domain, tables).items()
-        if share > MUCH_MISSING + noise
-    )
-    return (*_mostly_noise(total, tables, items), *of_levels, *of_missing)
 
 
 def missing_shares(domain: Domain, tables: Tables) -> dict[str, float]:

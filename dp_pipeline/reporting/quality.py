@@ -213,25 +213,26 @@ class QualityReport:
         noise, which is NaN without noise."""
         import pandas as pd
 
-        lines = list(self._figures())
-        return pd.DataFrame(lines, columns=["of", "figure", "value", "deviation"])
-
-    def _figures(self) -> Iterable[tuple[str, str, float, float]]:
-        nan = float("nan")
+        nan, lines = float("nan"), list[tuple[str, str, float, float]]()
         for compared in self.compared:
-            yield compared.name, "distance", compared.distance, nan
+            lines.append((compared.name, "distance", compared.distance, nan))
             if compared.correlation is not None:
-                yield compared.name, "correlation difference", compared.correlation, nan
+                lines.append((compared.name, "correlation difference", compared.correlation, nan))
         for label in self.learned:
-            for name, value in vars(label).items():
-                if name != "attribute":
-                    yield label.attribute, name.replace("_", " "), value, nan
+            lines += [
+                (label.attribute, name.replace("_", " "), value, nan)
+                for name, value in vars(label).items()
+                if name != "attribute"
+            ]
         for name, value in ({} if self.likeness is None else vars(self.likeness)).items():
-            yield "all columns", name, value, nan
+            lines.append(("all columns", name, value, nan))
         for table in self.measured:
-            yield table.name, "distance from noisy answers", table.distance, nan
-            yield table.name, "noise alone", table.noise, table.spread
-            yield table.name, "model at least", table.model_error, nan
+            lines += [
+                (table.name, "distance from noisy answers", table.distance, nan),
+                (table.name, "noise alone", table.noise, table.spread),
+                (table.name, "model at least", table.model_error, nan),
+            ]
+        return pd.DataFrame(lines, columns=["of", "figure", "value", "deviation"])
 
     def __repr__(self) -> str:
         """Return the report as a few lines of text, with the means and the worst tables."""

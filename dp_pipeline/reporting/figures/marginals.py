@@ -108,7 +108,17 @@ def _draw(
             style["color"] = picture.COLOURS[release % len(picture.COLOURS)]
             axes.plot(shares, np.arange(len(shares)) + step, marker, **style)
     reaches = np.array([[error.get(level, 0.0) for level in levels] for error in errors])
-    _draw_errors(axes, values[:, selected_levels], reaches[:, selected_levels])
+    values, reaches = values[:, selected_levels], reaches[:, selected_levels]
+    if not reaches.any():
+        return
+    # Intervals are thin lines; the axis ends where long ones go beyond.
+    highs = np.nan_to_num(np.minimum(1.0, values + reaches))
+    room = min(float(highs.max(initial=0.0)), 1.5 * float(np.nanmax(values, initial=0.0)))
+    for shares, reach, step in zip(values, reaches, _steps(len(values)), strict=True):
+        low, high = np.maximum(0.0, shares - reach), np.minimum(1.0, shares + reach)
+        axes.hlines(np.arange(len(shares)) + step, low, high, color=picture.INK, linewidth=0.7)
+    if room:
+        axes.set_xlim(0, 1.03 * room)
 
 
 def draw_shares(
@@ -170,20 +180,3 @@ def has_order(levels: Sequence[str]) -> bool:
 
 def _steps(releases: int) -> FloatArray:
     return np.linspace(-_APART / 2, _APART / 2, releases) if releases > 1 else np.zeros(1)
-
-
-def _draw_errors(axes: Axes, values: FloatArray, reaches: FloatArray) -> None:
-    """Draw the interval of each share as a thin line, and end the axis where long ones go beyond.
-
-    values    (releases, levels) shares, NaN for none
-    reaches   (releases, levels) halves of the intervals
-    """
-    if not reaches.any():
-        return
-    highs = np.nan_to_num(np.minimum(1.0, values + reaches))
-    room = min(float(highs.max(initial=0.0)), 1.5 * float(np.nanmax(values, initial=0.0)))
-    for shares, reach, step in zip(values, reaches, _steps(len(values)), strict=True):
-        low, high = np.maximum(0.0, shares - reach), np.minimum(1.0, shares + reach)
-        axes.hlines(np.arange(len(shares)) + step, low, high, color=picture.INK, linewidth=0.7)
-    if room:
-        axes.set_xlim(0, 1.03 * room)
