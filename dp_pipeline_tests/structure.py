@@ -3,10 +3,14 @@
 .venv/bin/python -m dp_pipeline_tests.structure [folder of a checkout, default this one]
 
 files, lines          every file of the package; median and 90th percentile of lines
+imports               lines of import statements, share of the lines that are neither blank,
+                      comment nor docstring
+called once           private functions and methods that one place of their file names
 class names           names that two or more classes of the package share
 circles               groups of files that import each other, late imports counted
+long headers          files whose docstring has three paragraphs or more
 tests                 files and lines of the tests
-rooms                 lines of every folder
+rooms                 lines, and lines of code, of every folder
 one sibling importer  files that exactly one file imports, which lies in the same folder
 a release             ``dp-pipeline run census --model independent``, the raw rows prepared:
                       functions of the package that run, and their files
@@ -43,6 +47,17 @@ def modules(root: Path) -> dict[str, tuple[Path, str, ast.Module]]:
     return found
 
 
+def code_lines(text: str, tree: ast.Module) -> set[int]:
+    """Numbers of the lines that are neither blank, comment nor docstring."""
+    lines = enumerate(text.splitlines(), 1)
+    code = {at for at, line in lines if line.strip() and not line.strip().startswith("#")}
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_text and isinstance(node.value.value, str):  # type: ignore[attr-defined]
+            code -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))  # type: ignore[attr-defined]
+    return code
+
+
 def imported(tree: ast.Module, known: set[str]) -> Iterator[str]:
     """Modules of the package that a file imports, at its top or late."""
     for node in ast.walk(tree):
@@ -70,6 +85,25 @@ def with_one_sibling_importer(found: dict[str, tuple[Path, str, ast.Module]]) ->
     ]
 
 
+def called_once(found: dict[str, tuple[Path, str, ast.Module]]) -> int:
+    """Private functions and methods that are named in exactly one other place of their file."""
+    many = 0
+    for _, _, tree in found.values():
+        names = Counter(
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name | ast.Attribute)
+        )
+        many += sum(
+            names[node.name] == 1
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+            and node.name.startswith("_")
+            and not node.name.startswith("__")
+        )
+    return many
+
+
 def shared_class_names(found: dict[str, tuple[Path, str, ast.Module]]) -> set[str]:
     """Return the names that two or more classes of the package have."""
     names = Counter(
@@ -92,6 +126,15 @@ def import_circles(found: dict[str, tuple[Path, str, ast.Module]]) -> list[set[s
         for other in imported(tree, set(found) - {PACKAGE, name})
     )
     return [group for group in nx.strongly_connected_components(graph) if len(group) > 1]
+
+
+def long_headers(found: dict[str, tuple[Path, str, ast.Module]]) -> list[str]:
+    """Return the files whose docstring has three paragraphs or more."""
+    return [
+        name
+        for name, (_, _, tree) in found.items()
+        if (ast.get_docstring(tree) or "").count("\n\n") >= 2
+    ]
 
 
 PROFILED = """
@@ -136,6 +179,9 @@ finally:
     sys.setprofile(None)
     files = {code.co_filename for code in deepest}
     print("PROFILED", len({file for file, _ in ran}), len(ran), len(deepest), len(files))
+    if "FRAMES" in os.environ:
+        for code in deepest:
+            print(code.co_filename[len(root):], code.co_qualname)
 """
 
 
@@ -152,30 +198,48 @@ def a_release(root: Path) -> list[str]:
                 text=True,
                 check=True,
             )
-    return done.stdout[done.stdout.index("PROFILED") :].split()[1:]
+    found = done.stdout[done.stdout.index("PROFILED") :].splitlines()
+    print(*found[1:], sep="\n", end="\n" if found[1:] else "")
+    return found[0].split()[1:]
 
 
 def print_rooms(found: dict[str, tuple[Path, str, ast.Module]]) -> None:
-    """Print the lines of every folder of the package."""
-    lines = Counter[str]()
-    for name, (_, text, _) in found.items():
-        lines[[*name.split("."), ""][1]] += len(text.splitlines())
+    """Print the lines, and the lines of code, of every folder of the package."""
+    lines, code = Counter[str](), Counter[str]()
+    for name, (_, text, tree) in found.items():
+        room = [*name.split("."), ""][1]
+        lines[room] += len(text.splitlines())
+        code[room] += len(code_lines(text, tree))
     for room in sorted(lines):
-        print(f"  {room:20}{lines[room]:6}")
+        print(f"  {room:20}{lines[room]:6} {code[room]:6}")
 
 
 def main(root: Path) -> None:
+    """Print the figures of one checkout."""
     found = modules(root)
     lines = sorted(len(text.splitlines()) for _, text, _ in found.values())
     every = sum(lines)
     print(f"files                 {len(found)}")
     print(f"lines                 {every}")
     print(f"median, p90           {statistics.median(lines):.0f}, {lines[int(len(lines) * 0.9)]}")
+    code = imports = 0
+    for _, text, tree in found.values():
+        of_code = code_lines(text, tree)
+        of_imports = {
+            at
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for at in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        }
+        code, imports = code + len(of_code), imports + len(of_code & of_imports)
+    print(f"imports               {imports / code:.1%} of {code} lines of code")
+    print(f"called once           {called_once(found)}")
     print(f"class names           {len(shared_class_names(found))}")
     circles = import_circles(found)
     print(f"circles               {len(circles)} of {sum(map(len, circles))} files")
     for circle in circles:
         print("  ", *sorted(circle))
+    print(f"long headers          {len(long_headers(found))} files")
     alone = with_one_sibling_importer(found)
     share = sum(len(found[name][1].splitlines()) for name in alone) / every
     print(f"one sibling importer  {len(alone)} files, {share:.0%} of the lines")

@@ -60,7 +60,7 @@ def replace_rows(
     rows, levels = len(codes), sum(sizes.values())
     if rows < 2 or levels > MOST_LEVELS or rows * levels > MOST_ROW_LEVELS:
         return codes
-    search = _Search.of(codes, sizes, goals())
+    search = _RowSearch.of(codes, sizes, goals())
     most_squares = PART_OF_NOISE * variance * search.has_goal.sum() / 2
     count = min(rows, ROWS_A_ROUND, ROUND_PRODUCTS // levels**2)
     most = 1 + count // 16
@@ -74,7 +74,7 @@ def replace_rows(
 
 
 @dataclass
-class _Search:
+class _RowSearch:
     """A local search for rows to replace.
 
     codes         (rows, attributes)
@@ -94,7 +94,7 @@ class _Search:
         codes: IntArray,
         sizes: Mapping[str, int],
         goals: Mapping[Names, FloatArray],
-    ) -> _Search:
+    ) -> _RowSearch:
         ends = np.cumsum([*sizes.values()])
         places = {
             name: range(end - sizes[name], end) for name, end in zip(sizes, ends, strict=True)
