@@ -288,9 +288,33 @@ def test_no_test_needs_an_extra_to_be_collected() -> None:
     assert EXTRAS.search("import pytest\nfrom playwright.sync_api import expect\n")
 
 
-def test_a_command_ends_without_one_more_look_for_garbage(tmp_path: Path) -> None:
-    code = (
-        "import atexit, gc, sys; from dp_pipeline.cli import main;"
-        "atexit.register(lambda: print(gc.get_freeze_count(), file=sys.stderr)); main(['--help'])"
-    )
-    assert int(run_code(code, DP_PIPELINE_HOME=str(tmp_path)).stderr) > 0
+OUTLIVED = """
+import atexit, io, sys, time
+import pyarrow as pa
+from pyarrow import csv
+from dp_pipeline.cli import run_process
+
+class Slow(io.RawIOBase):
+    reads = 0
+
+    def readable(self):
+        return True
+
+    def read(self, size=-1):
+        self.reads += 1
+        if self.reads > 2:
+            time.sleep(1)
+        return b"1,2\\n" * 50_000
+
+options = csv.ReadOptions(block_size=1 << 16)
+reader = csv.open_csv(pa.PythonFile(Slow(), mode="r"), read_options=options)
+atexit.register(print, "at the end")
+"""
+"""Starts a thread of Arrow that calls Python while a command ends."""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["plan", "nothing"], 2)])
+def test_a_thread_that_outlives_a_command_aborts_nothing(words, code: int, tmp_path: Path) -> None:
+    command = f"sys.argv = {['dp-pipeline', *words]}; run_process()"
+    done = run_code(OUTLIVED + command, DP_PIPELINE_HOME=str(tmp_path))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "at the end"), done.stderr

@@ -9,6 +9,9 @@ import atexit
 import gc
 import getpass
 import os
+import sys
+import threading
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -87,9 +90,6 @@ class Commands(OneLineErrors):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line, with few garbage collections and without pydantic's plug-ins."""
         gc.set_threshold(NEW_OBJECTS)
-        # Else Python looks through all that was imported once more before it ends, for a fifth of
-        # the time of a short command, and what it would find goes with the process anyway.
-        atexit.register(gc.freeze)
         # Else pydantic searches all installed packages for plug-ins, which would be shown every
         # value of a data set file, addresses with passwords too.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -110,3 +110,23 @@ class Commands(OneLineErrors):
 @click.version_option(__version__, prog_name="dp-pipeline")
 def main() -> None:
     """Publish sensitive tables and locations with differential privacy."""
+
+
+def run_process() -> NoReturn:
+    """Run the command line in a process of its own, and end the process.
+
+    The interpreter is not taken down. That would take a fifth of the time of a short command, and
+    abort the process where a thread of Arrow still releases memory of Python (apache/arrow 34314).
+    """
+    code: object = 1
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    # What the interpreter does first: it waits for threads, and calls what was left for its end.
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 1)

@@ -1,5 +1,5 @@
 """``python -m dp_pipeline.cli``."""
 
-from dp_pipeline.cli import main
+from dp_pipeline.cli import run_process
 
-main()
+run_process()
