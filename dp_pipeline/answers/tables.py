@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from dp_pipeline.answers.conditions import Columns, Condition, is_stated, require_column
-from dp_pipeline.answers.estimate import Estimate, quantile_of_normal, require_number
+from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal, require_number
 from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_tables
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
@@ -263,11 +263,16 @@ class OpenTable:
             )
         labels = [self._labels[name] for name in used]
         frame = pd.MultiIndex.from_product(labels, names=columns).to_frame(index=False)
-        cells = self.precision.cell_counts(used)
-        frame["count"] = cells.values
-        frame["low"], frame["high"] = self._ends(cells, cells.values, of=of, level=level)
-        frame["basis"] = cells.bases
+        parts = self._cells(used, of=of, level=level)
+        frame["count"], frame["low"], frame["high"], frame["basis"] = parts
         return frame
+
+    def _cells(
+        self, used: Names, *, of: Of, level: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray, list[Basis]]:
+        """Return counts, low ends, high ends and bases of cells: (cells,) each."""
+        cells = self.precision.cell_counts(used)
+        return cells.values, *self._ends(cells, cells.values, of=of, level=level), cells.bases
 
     def replicates(self, number: int, *, seed: int, of: Of = "table") -> "Iterator[pd.DataFrame]":
         """Return random tables that could be the true table, given the noise of the release.

@@ -88,14 +88,20 @@ def sums_by_centre(
         return sums
     for start in range(0, rows, _ROWS_TO_SORT):
         part = [column[start : start + _ROWS_TO_SORT] for column in columns]
-        subsets = subset_of(part, salt, len(rules))
-        # Sorted by subset, so that each rule reads only its own rows; small integers by radix.
-        order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
-        part = [column[order] for column in part]
-        ends = np.cumsum(np.bincount(subsets, minlength=len(rules))).tolist()
-        for rule, into, begin, end in zip(rules, sums, [0, *ends[:-1]], ends, strict=True):
-            _add_sums(into, rule, [column[begin:end] for column in part], rows=end - begin)
+        _add_subsets(sums, rules, part, salt=salt)
     return sums
+
+
+def _add_subsets(
+    sums: IntArray, rules: Sequence[NearestCentre], columns: Columns, *, salt: int
+) -> None:
+    subsets = subset_of(columns, salt, len(rules))
+    # Sorted by subset, so that each rule reads only its own rows; small integers by radix.
+    order = np.argsort(subsets.astype(np.min_scalar_type(len(rules))), kind="stable")
+    columns = [column[order] for column in columns]
+    ends = np.cumsum(np.bincount(subsets, minlength=len(rules))).tolist()
+    for rule, into, begin, end in zip(rules, sums, [0, *ends[:-1]], ends, strict=True):
+        _add_sums(into, rule, [column[begin:end] for column in columns], rows=end - begin)
 
 
 def _add_sums(sums: IntArray, rule: NearestCentre, columns: Columns, *, rows: int) -> None:
