@@ -318,3 +318,18 @@ def test_a_thread_that_outlives_a_command_aborts_nothing(words, code: int, tmp_p
     command = f"sys.argv = {['dp-pipeline', *words]}; run_process()"
     done = run_code(OUTLIVED + command, DP_PIPELINE_HOME=str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "at the end"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [("budget export --format csv > /dev/full", 1), ("--version >&-", 0), ("budget 2>&-", 0)],
+)
+def test_output_that_cannot_be_written_is_an_error(command: str, code: int, tmp_path: Path):
+    program = f"{sys.executable} -m dp_pipeline.cli {command}"
+    environment = {"PYTHONPATH": str(ROOT), "DP_PIPELINE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert ("No space left on device; free some space" in done.stderr) == (code == 1)
+    assert "Traceback" not in done.stderr

@@ -11,7 +11,6 @@ import getpass
 import os
 import sys
 import threading
-from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -126,7 +125,14 @@ def run_process() -> NoReturn:
     # What the interpreter does first: it waits for threads, and calls what was left for its end.
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     atexit._run_exitfuncs()  # noqa: SLF001
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
-    os._exit(code if isinstance(code, int) else 1)
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            # None where a shell has closed it.
+            if stream is not None:
+                stream.flush()
+    except OSError as error:
+        refused = system_error(error)
+        if refused is not None:
+            click.echo(f"dp-pipeline: {refused}", err=True)
+            code = 1
+    os._exit(code if isinstance(code, int) else 0)

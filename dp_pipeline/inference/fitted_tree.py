@@ -421,8 +421,9 @@ class FittedRows:
                 variances[pair] = min(variance, variances.get(pair, inf))
         if not variances:
             return codes
-        mean = sum(variances.values()) / len(variances)
-        return replace_rows(codes, self._levels, goals, mean, rng)
+        scale = len(codes) / self.one_way_marginals.rows
+        variance = scale**2 * sum(variances.values()) / len(variances)
+        return replace_rows(codes, self._levels, goals, variance, rng)
 
     @cached_property
     def all_groupings(self) -> dict[str, Grouping]:

@@ -13,7 +13,7 @@ MOST_ROW_LEVELS = 1 << 25
 """Most rows, times all levels, that are drawn attribute by attribute or replaced: a limit of time.
 300,000 rows of Adult, just above it, would take 12 s at ε = 3 if drawn attribute by attribute."""
 
-MOST_LEVELS = 1 << 10
+MOST_LEVELS = 1 << 9
 """Most levels of all attributes together with which rows are replaced: a limit of time."""
 
 ROWS_A_ROUND = 1 << 12
@@ -45,7 +45,7 @@ def replace_rows(
 
     sizes      levels of every attribute, in the order of the columns
     goals      return two attributes → their expected counts, of any total; called once, if ever
-    variance   of the noise in a cell of the goals, in squared rows
+    variance   of the noise in a cell of the goals, in squared rows of ``codes``
 
     Rows that are drawn from a distribution have its counts but for rounding, which outweighs noise
     where there are few rows or ε is large. Each round replaces rows whose pairs are too many by
@@ -102,7 +102,9 @@ class _RowSearch:
         starts = np.array([levels.start for levels in places.values()])
         has_goal, counts = np.zeros((ends[-1], ends[-1])), np.zeros((ends[-1], ends[-1]))
         for (first, second), table in goals.items():
-            goal = np.rint(table * (len(codes) * PARTS_OF_A_ROW / table.sum())) / PARTS_OF_A_ROW
+            # Up from .618: equal levels hit halves, where the last bit of a float would decide.
+            parts = table * (len(codes) * PARTS_OF_A_ROW / table.sum())
+            goal = np.floor(parts + 0.382) / PARTS_OF_A_ROW
             block = np.ix_(places[first], places[second])
             counts[block], has_goal[block] = goal, 1
         has_goal, counts = has_goal + has_goal.T, counts + counts.T

@@ -60,8 +60,8 @@ def test_rows_are_copies_and_pairs_never_farther(rows: int, seed: int, variance:
 
     def squares(of: IntArray) -> float:
         counts = count_pairs(of)
-        # A goal is met up to a sixteenth of a row.
-        goal = {pair: np.rint(goals[pair] * rows / 500 * 8) / 8 for pair in PAIRS}
+        # A goal is rounded to eighths of a row.
+        goal = {pair: np.floor(goals[pair] * rows / 500 * 8 + 0.382) / 8 for pair in PAIRS}
         return sum(float(((counts[pair] - goal[pair]) ** 2).sum()) for pair in PAIRS)
 
     replaced = replace_rows(codes, SIZES, lambda: goals, variance, np.random.default_rng(seed))
