@@ -278,7 +278,7 @@ def test_every_mutant_can_be_planted() -> None:
         planted(mutant, (PACKAGE / mutant["file"]).read_text(encoding="utf-8"))
 
 
-EXTRAS = re.compile(r"^(from|import) (playwright|dask|distributed|pyspark|s3fs|moto|mbi)\b", re.M)
+EXTRAS = re.compile(r"^(from|import) (playwright|dask|distributed|pyspark|s3fs|moto)\b", re.M)
 """Imports of packages that `make test` does not install, where they end a file's collection."""
 
 
@@ -288,7 +288,7 @@ def test_no_test_needs_an_extra_to_be_collected() -> None:
     assert EXTRAS.search("import pytest\nfrom playwright.sync_api import expect\n")
 
 
-OUTLIVED = """
+SLOW_READER = """
 import atexit, io, sys, time
 import pyarrow as pa
 from pyarrow import csv
@@ -316,7 +316,7 @@ atexit.register(print, "at the end")
 @pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["plan", "nothing"], 2)])
 def test_a_thread_that_outlives_a_command_aborts_nothing(words, code: int, tmp_path: Path) -> None:
     command = f"sys.argv = {['dp-pipeline', *words]}; run_process()"
-    done = run_code(OUTLIVED + command, DP_PIPELINE_HOME=str(tmp_path))
+    done = run_code(SLOW_READER + command, DP_PIPELINE_HOME=str(tmp_path))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (code, "at the end"), done.stderr
 
 

@@ -117,7 +117,7 @@ def run_process() -> NoReturn:
     The interpreter is not taken down. That would take a fifth of the time of a short command, and
     abort the process where a thread of Arrow still releases memory of Python (apache/arrow 34314).
     """
-    code: object = 1
+    code: object = 0
     try:
         main()
     except SystemExit as end:

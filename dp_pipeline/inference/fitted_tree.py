@@ -118,8 +118,10 @@ class FittedTree:
         sizes = self.model.sizes
         place = {name: index for index, name in enumerate(sizes)}
         pairs = list(combinations(sizes, 2))
-        held = {pair for node in self.model.nodes for pair in combinations(sorted(node.names), 2)}
-        inside = [pair for pair in pairs if tuple(sorted(pair)) in held]
+        in_cliques = {
+            pair for node in self.model.nodes for pair in combinations(sorted(node.names), 2)
+        }
+        inside = [pair for pair in pairs if tuple(sorted(pair)) in in_cliques]
         cells = Projection(self.model, inside).forward(self.tables)
         ends = np.cumsum([cell_count(pair, sizes) for pair in inside])
         tables: dict[Names, FloatArray] = {

@@ -90,10 +90,7 @@ class _RowSearch:
 
     @classmethod
     def of(
-        cls,
-        codes: IntArray,
-        sizes: Mapping[str, int],
-        goals: Mapping[Names, FloatArray],
+        cls, codes: IntArray, sizes: Mapping[str, int], goals: Mapping[Names, FloatArray]
     ) -> _RowSearch:
         ends = np.cumsum([*sizes.values()])
         places = {

@@ -156,13 +156,12 @@ class TreeFit:
         base = product_potentials(self.model, self.start, extra_potentials)
         penalty = weight * (variances / self.rows**2)
         firsts = np.cumsum([0, *(table.size for table in tables)])[:-1]
-        enough = np.maximum(LEAST_ROWS, PART_OF_NOISE * np.add.reduceat(np.sqrt(variances), firsts))
-        near = enough / self.rows
-        dual = _Dual(self.model, base, self._projection, target, penalty, firsts, near)
+        noise = np.add.reduceat(np.sqrt(variances), firsts)
+        tolerances = np.maximum(LEAST_ROWS, PART_OF_NOISE * noise) / self.rows
+        dual = _Dual(self.model, base, self._projection, target, penalty, firsts, tolerances)
         # How steep the dual is, is between the share of a cell and what the entropy adds: a third
         # of that way is where the fewest steps are needed.
         scale = (np.maximum(target, 0.0) + penalty) ** (-1 / 3)
-
         last_slope = np.empty(len(target))
 
         def scaled_dual(scaled: FloatArray) -> tuple[float, FloatArray]:
@@ -206,11 +205,12 @@ class TreeFit:
 class _Dual:
     """The dual problem of a fit over θ, with one number for each cell of the tables.
 
-    base      log-potentials where θ is 0, one table a node of the model
-    target    share of the rows that each cell is to have
-    penalty   λ of each cell
-    firsts    (tables,) position of each table's first cell
-    near      (tables,) difference from its goal at which a table fits well enough
+    base         log-potentials where θ is 0, one table a node of the model
+    target       share of the rows that each cell is to have
+    penalty      λ of each cell
+    firsts       (tables,) position of each table's first cell
+    tolerances   (tables,) sum of the slopes of a table's cells, without their signs, below which
+                 the table fits well enough
     """
 
     model: GraphicalModel
@@ -219,12 +219,11 @@ class _Dual:
     target: FloatArray
     penalty: FloatArray
     firsts: IntArray
-    near: FloatArray
+    tolerances: FloatArray
 
     def differences(self, slope: FloatArray) -> FloatArray:
-        """Return how far each table is from its goal (tables,): the sum of its slopes without their
-        signs; below 1 it fits well enough."""
-        return np.asarray(np.add.reduceat(np.abs(slope), self.firsts) / self.near)
+        """Return how far each table is from its target (tables,), in units of its tolerance."""
+        return np.asarray(np.add.reduceat(np.abs(slope), self.firsts) / self.tolerances)
 
     def marginals(self, theta: FloatArray) -> tuple[list[FloatArray], float]:
         """Return the probabilities of every node's cells, and log Z."""

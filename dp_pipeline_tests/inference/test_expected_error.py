@@ -303,7 +303,7 @@ def cube(deviation: float) -> CubeNoise:
 both_noises = pytest.mark.parametrize("noise", [cube, NormalNoise], ids=["cube", "normal"])
 
 
-def drawn(noise: ScoreNoise, rng: np.random.Generator, many: int) -> np.ndarray:
+def draw_noise(noise: ScoreNoise, rng: np.random.Generator, many: int) -> np.ndarray:
     if isinstance(noise, CubeNoise):
         radius = rng.gamma(noise.many + 1, noise.scale, many)
         return rng.uniform(-1, 1, many) * radius
@@ -330,7 +330,7 @@ def test_scores_are_nearer_than_noisy_ones_cut_at_zero(noise, deviation: float):
     # 2,000 scores of mean 100; a false alarm is less likely than 10⁻⁴.
     rng, noise = np.random.default_rng(8), noise(deviation)
     scores = rng.exponential(100.0, 2_000)
-    noisy = scores + drawn(noise, rng, len(scores))
+    noisy = scores + draw_noise(noise, rng, len(scores))
     (expected, squares), _ = scores_of(noisy, noise).expected(MEANS)
     assert np.square(expected - scores).mean() < np.square(np.maximum(0.0, noisy) - scores).mean()
     assert expected.mean() == pytest.approx(100.0, rel=0.4)
@@ -342,7 +342,7 @@ def test_the_noise_of_one_way_marginals_is_taken_out(noise):
     # 20,000 scores; a false alarm is less likely than 10⁻⁹.
     rng, noise = np.random.default_rng(9), noise(29.0)
     scores = rng.exponential(100.0, 20_000)
-    noisy = np.hypot(scores, 300.0) + drawn(noise, rng, len(scores))
+    noisy = np.hypot(scores, 300.0) + draw_noise(noise, rng, len(scores))
     expected, with_it = (
         scores_of(noisy, noise, floor).expected(MEANS)[0][0] for floor in (300.0, 0.0)
     )
@@ -362,7 +362,7 @@ def test_a_score_far_above_the_mean_is_taken_as_measured(noise):
 
 def measured(scores: np.ndarray, noise: ScoreNoise, floor: float = 0.0) -> NoisyScores:
     rng = np.random.default_rng(7)
-    return scores_of(np.hypot(scores, floor) + drawn(noise, rng, len(scores)), noise, floor)
+    return scores_of(np.hypot(scores, floor) + draw_noise(noise, rng, len(scores)), noise, floor)
 
 
 @pytest.mark.parametrize("floor", [0.0, 200.0])

@@ -41,15 +41,15 @@ def graphs(draw: st.DrawFn) -> Case:
 
 def slowly(graph: nx.Graph, order: list[str]) -> tuple[nx.Graph, set[frozenset[str]]]:
     """Algorithm 3 line by line: the triangulated graph, and the maximal cliques."""
-    filled, left, cliques = nx.Graph(graph), nx.Graph(graph), []
-    for network in (filled, left):
+    filled, remaining, cliques = nx.Graph(graph), nx.Graph(graph), []
+    for network in (filled, remaining):
         network.add_nodes_from(order)
     for vertex in order:
-        around = list(left[vertex])
-        for network in (filled, left):
+        around = list(remaining[vertex])
+        for network in (filled, remaining):
             network.add_edges_from(itertools.combinations(around, 2))
         cliques.append(frozenset([vertex, *around]))
-        left.remove_node(vertex)
+        remaining.remove_node(vertex)
     return filled, {clique for clique in cliques if not any(clique < other for other in cliques)}
 
 
@@ -85,19 +85,23 @@ def test_every_edge_and_every_attribute_is_in_a_clique(case: Case):
 @given(case=graphs())
 def test_min_fill_takes_the_least_fill_and_fewest_cells(case: Case):
     graph, sizes = case
-    left = nx.Graph(graph)
-    left.add_nodes_from(sizes)
+    remaining = nx.Graph(graph)
+    remaining.add_nodes_from(sizes)
 
     def cost(vertex: str) -> tuple[int, int, int]:
-        pairs = itertools.combinations(left[vertex], 2)
-        cells = math.prod(sizes[name] for name in (vertex, *left[vertex]))
-        return sum(not left.has_edge(*pair) for pair in pairs), cells, list(sizes).index(vertex)
+        pairs = itertools.combinations(remaining[vertex], 2)
+        cells = math.prod(sizes[name] for name in (vertex, *remaining[vertex]))
+        return (
+            sum(not remaining.has_edge(*pair) for pair in pairs),
+            cells,
+            list(sizes).index(vertex),
+        )
 
     for vertex in min_fill_order(graph, sizes):
-        assert vertex == min(left, key=cost)
-        left.add_edges_from(list(itertools.combinations(left[vertex], 2)))
-        left.remove_node(vertex)
-    assert not left
+        assert vertex == min(remaining, key=cost)
+        remaining.add_edges_from(list(itertools.combinations(remaining[vertex], 2)))
+        remaining.remove_node(vertex)
+    assert not remaining
 
 
 def test_a_square_of_equal_sizes_is_cut_along_one_diagonal():

@@ -153,12 +153,12 @@ def test_other_models_refuse_by_name(name: str) -> None:
 
 def test_constraints_that_contradict_each_other_are_refused() -> None:
     """b is a, c is b, and c is not a."""
-    said = {
+    constraints = {
         "only": [[{x: level, y: level} for level in (0, 1)] for x, y in (("a", "b"), ("b", "c"))],
         "never": [{"a": level, "c": level} for level in (0, 1)],
     }
     plain = levels(a=2, b=2, c=2)
-    odd = constrained_domain(said, plain)
+    odd = constrained_domain(constraints, plain)
     with pytest.raises(DeclarationError, match="`constraints` that some row can keep, but these"):
         MODELS["one_shot"]().check(odd)
 

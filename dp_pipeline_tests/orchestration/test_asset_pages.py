@@ -284,7 +284,7 @@ STAGES = ("ingested", "validated", "normalized")
 
 
 @pytest.fixture
-def drawn(project: Project) -> tuple[Project, DatasetSpec]:
+def released_project(project: Project) -> tuple[Project, DatasetSpec]:
     spec = project.declare("rides", RIDES)
     assert project.launch(spec, *STAGES, KEY.path[1], partition="0.5").success
     return project, spec
@@ -300,8 +300,8 @@ def defined(project: Project, spec: DatasetSpec) -> str | None:
 
 
 @pytest.mark.chain
-def test_only_a_new_draw_under_newer_code_has_the_newer_version(drawn, monkeypatch):
-    project, spec = drawn
+def test_only_a_new_draw_under_newer_code_has_the_newer_version(released_project, monkeypatch):
+    project, spec = released_project
     first = newest_tags(project)
     assert first["dagster/code_version"] == defined(project, spec)
     for module in (code_versions, releasing):
@@ -325,8 +325,8 @@ def stale(project: Project, spec: DatasetSpec, name: str, partition: str | None)
 
 
 @pytest.mark.chain
-def test_edit_that_changes_release_is_shown_at_its_partition(drawn):
-    project, spec = drawn
+def test_edit_that_changes_release_is_shown_at_its_partition(released_project):
+    project, spec = released_project
     assert stale(project, spec, "dpqt_kmeans", "0.5") == []
     words = project.declare("rides", RIDES, description="Where rides end, in other words.")
     assert stale(project, words, "dpqt_kmeans", "0.5") == []

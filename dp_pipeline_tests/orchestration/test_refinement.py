@@ -262,7 +262,7 @@ MODELS_BESIDE = {"one_shot": {"prior": "others"}, "independent": {}}
 
 
 @pytest.fixture
-def beside(project: Project) -> DatasetSpec:
+def homes_with_prior(project: Project) -> DatasetSpec:
     """HOMES with the homes of another town beside them, both prepared."""
     prepare_others(project)
     return prepare_homes(project)
@@ -285,8 +285,10 @@ def files(project: Project, monkeypatch) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(project.datasets))
 
 
-def test_it_names_public_rows_and_is_rebuilt_by_them_alone(project: Project, beside: DatasetSpec):
-    release = project.release(beside, model="one_shot", epsilon="1")
+def test_it_names_public_rows_and_is_rebuilt_by_them_alone(
+    project: Project, homes_with_prior: DatasetSpec
+):
+    release = project.release(homes_with_prior, model="one_shot", epsilon="1")
     published = publish(release)
     assert published.nano == 10**9, "what it would cost without them"
     name, digest = published.bundle.facts["prior"].split()
@@ -297,10 +299,10 @@ def test_it_names_public_rows_and_is_rebuilt_by_them_alone(project: Project, bes
     require_reproducible(release, require_intact(release, published.folder))
     project.write_rows("others.csv", ROWS["homes"])
     project.prepare(project.declare("others", OTHERS), "later")
-    assert project.publish(beside, model="one_shot", epsilon="1").state == "replayed"
+    assert project.publish(homes_with_prior, model="one_shot", epsilon="1").state == "replayed"
     shutil.rmtree(published.folder)
     with pytest.raises(DeclarationError, match=r"prior: the public rows of .* are not those"):
-        project.publish(beside, model="one_shot", epsilon="1")
+        project.publish(homes_with_prior, model="one_shot", epsilon="1")
 
 
 @pytest.mark.parametrize(
@@ -312,10 +314,12 @@ def test_it_names_public_rows_and_is_rebuilt_by_them_alone(project: Project, bes
         ({"attributes": {**ATTRIBUTES, "rooms": {**ATTRIBUTES["rooms"], "bins": "2"}}}, ALIKE),
     ],
 )
-def test_rows_not_public_or_not_alike_are_refused_at_no_cost(changes, words, project, beside):
+def test_rows_not_public_or_not_alike_are_refused_at_no_cost(
+    changes, words, project, homes_with_prior
+):
     project.write_declaration("others", OTHERS, **changes)
     with pytest.raises(DeclarationError, match=words):
-        project.publish(beside, model="one_shot", epsilon="1")
+        project.publish(homes_with_prior, model="one_shot", epsilon="1")
     assert not [entry for entry in project.ledger.entries() if entry.nano_epsilon]
 
 

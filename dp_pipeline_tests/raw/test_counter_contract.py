@@ -382,8 +382,8 @@ def test_an_engine_agrees_with_the_loop_counter(engine, people):
 def test_the_order_of_the_rows_changes_nothing(engine, order, many, salt):
     population = of_people(AWKWARD["ten people"])
     counter, moved, columns = engine(population), engine(population.at(order)), ("x", "y")
-    asked = counter.records(columns, many, salt).open_at_the_gate()
-    assert_answer(moved.records(columns, many, salt), asked)
+    records = counter.records(columns, many, salt).open_at_the_gate()
+    assert_answer(moved.records(columns, many, salt), records)
     assert_answer(moved.bounds(columns), counter.bounds(columns).open_at_the_gate())
 
 

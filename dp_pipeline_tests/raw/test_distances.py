@@ -293,8 +293,10 @@ def test_planned_tables_equal_direct_counts(sizes, seed, planned, small):
 def test_marginals_of_any_size_and_order_equal_direct_counts(sizes, seed, data):
     named, codes, _ = some_tables(sizes, seed)
     way = st.lists(st.sampled_from(sorted(named)), unique=True, max_size=5).map(tuple)
-    asked = data.draw(st.lists(way, max_size=8))
-    for names, table in zip(asked, exact_marginals(codes, named, asked, rows=50), strict=True):
+    marginals = data.draw(st.lists(way, max_size=8))
+    for names, table in zip(
+        marginals, exact_marginals(codes, named, marginals, rows=50), strict=True
+    ):
         expected = contingency_table(codes, named, names, rows=50) if names else np.array(50)
         assert np.array_equal(table, expected)
 
