@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import comb, exp, expm1, fsum, inf, log, log1p, prod
+from math import exp, expm1, log1p, prod
 from typing import Any
 
 import numpy as np
@@ -190,24 +190,25 @@ def tail_of_sum(terms: int, scale: Fraction, above: int) -> float:
     >>> round(tail_of_sum(1, Fraction(1), 0), 6), round(tail_of_sum(2, Fraction(3), 4), 6)
     (0.268941, 0.193303)
     """
+    from scipy.special import betainc, betaincc, gammaln
+
     rate = float(1 / scale)
-    stay = -log1p(exp(-rate))
+    q, success = exp(-rate), -expm1(-rate)
+    stay = -log1p(q)
     step = stay - rate
-    with_u_left = [
-        _log_comb(2 * terms - count - 1, terms - 1)
-        + terms * step
-        + (terms - count) * stay
-        + _log_above(count, rate, above - terms)
-        for count in range(1, terms + 1)
-    ]
-    with_v_left = [
-        _log_comb(terms - 1 + steps, steps)
-        + steps * step
-        + terms * stay
-        + _log_at_most(terms - steps, rate, steps - above - 1)
-        for steps in range(above + 1, terms)
-    ]
-    return fsum(exp(log_term) for log_term in (*with_u_left, *with_v_left))
+
+    def mass(steps: IntArray, first: float, second: float) -> FloatArray:
+        log_combinations = gammaln(terms + steps) - gammaln(terms) - gammaln(steps + 1)
+        return np.asarray(np.exp(log_combinations + terms * first + steps * second))
+
+    # A sum of i geometric numbers is at least n ≥ 1 with probability I_q(n, i), or
+    # 1 − I_(1 − q)(i, n): the smaller of q and 1 − q has all its digits.
+    left, steps, least = np.arange(1, terms + 1), np.arange(above + 1, terms), above - terms + 1
+    exceeds = np.ones(terms)
+    if least > 0:
+        exceeds = betainc(least, left, q) if q < success else betaincc(left, least, success)
+    is_within = betainc(terms - steps, steps - above, success)
+    return float(mass(terms - left, step, stay) @ exceeds + mass(steps, stay, step) @ is_within)
 
 
 def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
@@ -233,40 +234,3 @@ def margin_of_sum(terms: int, scale: Fraction, *, most: Fraction) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if is_sufficient(middle) else (middle, high)
     return high
-
-
-def _log_above(terms: int, rate: float, above: int) -> float:
-    """Return ln P(G > above) for the sum G of ``terms`` geometric numbers, P(x) = (1 − q)q^x."""
-    if above < 0:
-        return 0.0
-    trials, successes = above + terms, np.arange(terms)
-    log_combinations = _running_sum(np.log((trials - successes[1:] + 1) / successes[1:]))
-    return _log_sum_exp(
-        log_combinations + successes * _log_success(rate) - (trials - successes) * rate
-    )
-
-
-def _log_at_most(terms: int, rate: float, most: int) -> float:
-    """Return ln P(G ≤ most) for the sum G of ``_log_above``, by a sum of ``most`` + 1 terms."""
-    if most < 0:
-        return -inf
-    failures = np.arange(most + 1)
-    log_combinations = _running_sum(np.log((failures[1:] + terms - 1) / failures[1:]))
-    return terms * _log_success(rate) + _log_sum_exp(log_combinations - failures * rate)
-
-
-def _running_sum(logs: FloatArray) -> FloatArray:
-    return np.concatenate([[0.0], np.cumsum(logs)])
-
-
-def _log_sum_exp(logs: FloatArray) -> float:
-    most = float(logs.max())
-    return most + log(float(np.exp(logs - most).sum()))
-
-
-def _log_success(rate: float) -> float:
-    return log(-expm1(-rate))
-
-
-def _log_comb(n: int, k: int) -> float:
-    return log(comb(n, k))

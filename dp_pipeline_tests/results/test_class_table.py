@@ -193,6 +193,11 @@ def test_tail_and_margin_are_those_of_the_convolution(terms: int, scale: Fractio
         assert margin == 0 or tails[margin] > beta
 
 
+def test_a_small_tail_has_all_its_digits():
+    q = np.exp(-50.0)
+    assert tail_of_sum(1, Fraction(1, 50), 1) == pytest.approx(q**2 / (1 + q), rel=1e-9, abs=0)
+
+
 @pytest.mark.parametrize(
     ("terms", "scale", "margin"),
     [
