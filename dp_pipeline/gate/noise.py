@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -89,23 +89,31 @@ def root_at_least(square: Fraction) -> Fraction:
     return least / Fraction(2) ** k
 
 
-class NoiseSource(Protocol):
+MIN_EXACT_CELLS = 1 << 15
+"""Size of a question from which the exact sampler draws in place of OpenDP, which takes fifty times
+as long; the size is public."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoiseSource:
     """A source of random noise at exact scales, which knows no sensitivities.
 
-    Noisy counts are int64, cut at the ends of int64, and have the shape of the exact ones, but for
-    ``sparse_laplace``.
+    It uses the exact samplers of ``gate.samplers`` on any random bytes. Noisy counts are int64, cut
+    at the ends of int64, and have the shape of the exact ones, but for ``sparse_laplace``.
+
+    name            of the source in release keys: "opendp", "exact" or "seeded"
+    is_releasable   whether the noise protects persons; the noise of a known seed does not
     """
 
-    @property
-    def name(self) -> str:
-        """The name of the source in release keys: "opendp", "exact" or "seeded"."""
-
-    @property
-    def is_releasable(self) -> bool:
-        """Whether the noise protects persons; the noise of a known seed does not."""
+    name: ClassVar[str]
+    is_releasable: ClassVar[bool]
+    _uniform: samplers.UniformIntegers = field(init=False, repr=False)
 
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         """Return counts + independent noise with P(x) ∝ exp(−|x| / scale): ε = Δ1 / scale."""
+        counts = int64_array(counts, of="counts")
+        noise = samplers.laplace_noise(counts.size, checked_scale(scale), self._uniform)
+        return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def sparse_laplace(
         self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
@@ -118,52 +126,6 @@ class NoiseSource(Protocol):
         occupied   key and exact count of each cell that is not empty, (m, 2)
         cells      number of cells of the table
         """
-
-    def refined_laplace(
-        self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
-    ) -> IntArray:
-        """Return counts + discrete Laplace noise of scale ``finer``, given an earlier answer.
-
-        ``first`` is counts + noise of ``scale`` (``sampling_scale``): ε = Δ1 / finer for both
-        answers together.
-        """
-
-    def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
-        """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,): ε = Δ∞ / scale."""
-
-    def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index of a nearly highest score, by noisy max: ε = 2·Δ∞ / scale."""
-
-    def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
-        """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)): ρ = Δ2² / 2σ²."""
-
-    def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index of a nearly highest score, by the exponential mechanism.
-
-        P(i) ∝ exp(scores_i / scale): ρ = (2·Δ∞ / scale)² / 8, which is a quarter of the ρ = ε² / 2
-        of ``noisy_max`` at the same scale.
-        """
-
-
-MIN_EXACT_CELLS = 1 << 15
-"""Size of a question from which the exact sampler draws in place of OpenDP, which takes fifty times
-as long; the size is public."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _SampledNoise:
-    """A noise source that uses the exact samplers of ``gate.samplers`` on any random bytes."""
-
-    _uniform: samplers.UniformIntegers = field(init=False, repr=False)
-
-    def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
-        counts = int64_array(counts, of="counts")
-        noise = samplers.laplace_noise(counts.size, checked_scale(scale), self._uniform)
-        return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
-
-    def sparse_laplace(
-        self, occupied: IntArray, scale: Fraction, *, cells: int, threshold: int
-    ) -> IntArray:
         return sparse_sampler.sparse_laplace(
             int64_array(occupied, of="counts"),
             checked_scale(scale),
@@ -175,6 +137,11 @@ class _SampledNoise:
     def refined_laplace(
         self, counts: IntArray, first: IntArray, scale: Fraction, finer: Fraction
     ) -> IntArray:
+        """Return counts + discrete Laplace noise of scale ``finer``, given an earlier answer.
+
+        ``first`` is counts + noise of ``scale`` (``sampling_scale``): ε = Δ1 / finer for both
+        answers together.
+        """
         counts, first = int64_array(counts, of="counts"), int64_array(first, of="first answers")
         # A difference of two numbers of 64 bits needs one more.
         coarse = first.ravel().astype(object) - counts.ravel()
@@ -186,26 +153,34 @@ class _SampledNoise:
         return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def discrete_linf(self, counts: IntArray, scale: Fraction) -> IntArray:
+        """Return counts + joint noise with P(z) ∝ exp(−max |z_i| / scale), (p,): ε = Δ∞ / scale."""
         counts = int64_array(counts, of="counts")
         return samplers.saturating_sum(
             counts, samplers.linf_noise(counts.size, checked_scale(scale), self._uniform)
         )
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
+        """Return the flat index of a nearly highest score, by noisy max: ε = 2·Δ∞ / scale."""
         # Report noisy max with geometric noise, ties to the lowest index.
         return samplers.noisy_argmax(_candidates(scores), checked_scale(scale), self._uniform)
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
+        """Return counts + independent noise with P(x) ∝ exp(−x² / (2·sigma2)): ρ = Δ2² / 2σ²."""
         counts = int64_array(counts, of="counts")
         noise = samplers.gaussian_noise(counts.size, _checked_variance(sigma2), self._uniform)
         return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
+        """Return the flat index of a nearly highest score, by the exponential mechanism.
+
+        P(i) ∝ exp(scores_i / scale): ρ = (2·Δ∞ / scale)² / 8, which is a quarter of the ρ = ε² / 2
+        of ``noisy_max`` at the same scale.
+        """
         return samplers.exponential_choice(_candidates(scores), checked_scale(scale), self._uniform)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ExactNoise(_SampledNoise):
+class ExactNoise(NoiseSource):
     """A noise source with exact samplers on the operating system's randomness.
 
     >>> ExactNoise().discrete_laplace(np.zeros((2, 3), np.int64), Fraction(10)).shape
@@ -237,15 +212,12 @@ class OpenDPNoise(ExactNoise):
     def discrete_laplace(self, counts: IntArray, scale: Fraction) -> IntArray:
         counts = int64_array(counts, of="counts")
         scale = sampling_scale(self, checked_scale(scale), counts.size)
-        if not counts.size:
-            return counts.copy()
-        if counts.size >= MIN_EXACT_CELLS:
+        if not 0 < counts.size < MIN_EXACT_CELLS:
             return ExactNoise.discrete_laplace(self, counts, scale)
         from opendp.measurements import make_laplace
         from opendp.metrics import l1_distance
 
-        noisy = _draw(make_laplace, l1_distance, counts, scale=float(scale))
-        return np.array(noisy, np.int64).reshape(counts.shape)
+        return _draw(make_laplace, l1_distance, counts, scale=float(scale)).reshape(counts.shape)
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
         from opendp.measures import max_divergence
@@ -254,16 +226,13 @@ class OpenDPNoise(ExactNoise):
 
     def discrete_gaussian(self, counts: IntArray, sigma2: Fraction) -> IntArray:
         counts, sigma2 = int64_array(counts, of="counts"), _checked_variance(sigma2)
-        if not counts.size:
-            return counts.copy()
-        if counts.size >= MIN_EXACT_CELLS:
+        if not 0 < counts.size < MIN_EXACT_CELLS:
             return ExactNoise.discrete_gaussian(self, counts, sigma2)
         from opendp.measurements import make_gaussian
         from opendp.metrics import l2_distance
 
         scale = float_at_least(root_at_least(sigma2))
-        noisy = _draw(make_gaussian, l2_distance, counts, scale=scale)
-        return np.array(noisy, np.int64).reshape(counts.shape)
+        return _draw(make_gaussian, l2_distance, counts, scale=scale).reshape(counts.shape)
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
         from opendp.measures import zero_concentrated_divergence
@@ -279,7 +248,7 @@ class OpenDPNoise(ExactNoise):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SeededNoise(_SampledNoise):
+class SeededNoise(NoiseSource):
     """A noise source with a known seed (PCG64), for research and tests; it protects nobody.
 
     The same seed and the same calls give the same answers.
@@ -363,8 +332,8 @@ def _draw(
     numbers: IntArray,
     *measure: Any,
     scale: float,
-) -> Any:
-    """Return the answer of an OpenDP mechanism about integers, as a list or one number.
+) -> IntArray:
+    """Return the answer of an OpenDP mechanism about integers, a vector or one number.
 
     OpenDP's "contrib" feature is enabled while the mechanism is constructed. It is one global set
     of the process: other code keeps its setting, our threads share a lock.
@@ -382,4 +351,4 @@ def _draw(
         finally:
             if not is_enabled:
                 mod.disable_features("contrib")
-    return mechanism(numbers.ravel().tolist())
+    return np.array(mechanism(numbers.ravel().tolist()), np.int64)
