@@ -24,12 +24,11 @@ from scipy.stats import wasserstein_distance
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.metrics.classification import misclassification, train
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import fit, guarantee_of
+from dp_pipeline.models.base import ModelFit, guarantee_of
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.comparison import distances
 from dp_pipeline.raw.counters.memory import MemoryCounter
@@ -159,19 +158,9 @@ def made(texts: Texts, rows: pa.Table, epsilon: Fraction, seed: int) -> Made:
     counter_ = MemoryCounter(spec.domain, coordinates=numbers, codes=real, rows=stages[0].num_rows)
     model = MODELS["one_shot"]()
     assert isinstance(model, TableModel)
-    released = fit(
-        model,
-        guarantee_of(model, epsilon),
-        lambda accountant: Curator(
-            counter_,
-            domain=spec.domain,
-            distance=1,
-            accountant=accountant,
-            transcript=Transcript(),
-            noise=SeededNoise(seed),
-        ),
-        epsilon=epsilon,
-        rng=np.random.default_rng(seed),
+    fit, rng = ModelFit(spec, model, guarantee_of(model, epsilon)), np.random.default_rng(seed)
+    released = fit.fit_model(
+        counter_, Transcript(), SeededNoise(seed), epsilon=epsilon, rng=rng
     ).released
     assert isinstance(released, SyntheticTable)
     return Made(spec, released, real, asked, ours)

@@ -127,28 +127,17 @@ def release(spec, snapshot) -> None:  # type: ignore[no-untyped-def]
     """One release of one_shot, as it is drawn and evaluated."""
     import numpy as np
 
-    from dp_pipeline.gate.curator import Curator
     from dp_pipeline.gate.noise import ExactNoise
     from dp_pipeline.models import build_model
-    from dp_pipeline.models.base import fit, guarantee_of
+    from dp_pipeline.models.base import ModelFit, guarantee_of
     from dp_pipeline.raw.counters import open_counter
     from dp_pipeline.releases.home import engine_name
     from dp_pipeline.results.transcript import Transcript
 
     counter, epsilon = open_counter(spec, snapshot, engine_name()), spec.partitions[0]
     model = build_model(spec, "one_shot")
-
-    def ask(accountant):  # type: ignore[no-untyped-def]
-        return Curator(
-            counter,
-            domain=spec.domain,
-            distance=spec.distance,
-            accountant=accountant,
-            transcript=Transcript(),
-            noise=ExactNoise(),
-        )
-
-    fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=np.random.default_rng(0))
+    fit, rng = ModelFit(spec, model, guarantee_of(model, epsilon)), np.random.default_rng(0)
+    fit.fit_model(counter, Transcript(), ExactNoise(), epsilon=epsilon, rng=rng)
 
 
 def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyped-def]

@@ -39,17 +39,15 @@ from benchmarks.papers.results import Row, System
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
 from dp_pipeline.gate.counter import Counter
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee, fit
+from dp_pipeline.models.base import FitResult, Model, ModelFit, PrivacyGuarantee
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared
 from dp_pipeline.raw.validate import refusal, validate
-from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.threads import load_threaded_libraries, one_thread
 
@@ -134,22 +132,10 @@ def timed_fit(
     key: str,
 ) -> tuple[FitResult, float]:
     """Fit with the noise that ``key`` decides; return the fit and its wall-clock seconds."""
-
-    def open_curator(accountant: Accountant) -> Curator:
-        return Curator(
-            counter,
-            domain=spec.domain,
-            distance=spec.distance,
-            accountant=accountant,
-            transcript=Transcript(),
-            noise=SeededNoise(seed_of("noise", key)),
-            benchmark=not spec.is_release,
-            relation=spec.relation,
-        )
-
+    noise = SeededNoise(seed_of("noise", key))
     rng = np.random.default_rng(seed_of("post-processing", key))
-    started = time.perf_counter()
-    fitted = fit(model, guarantee, open_curator, epsilon=epsilon, rng=rng)
+    fit, started = ModelFit(spec, model, guarantee), time.perf_counter()
+    fitted = fit.fit_model(counter, Transcript(), noise, epsilon=epsilon, rng=rng)
     return fitted, time.perf_counter() - started
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from dp_pipeline.config.amounts import NANO, epsilon_text
-from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Levels
@@ -28,14 +27,13 @@ from dp_pipeline.estimators.rows import PreparedRows, prepare_rows
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import NoiseSource, OpenDPNoise, SeededNoise
-from dp_pipeline.inference.earlier import PublicTable
-from dp_pipeline.models import MODELS, base
-from dp_pipeline.models.base import FitResult, Model, PrivacyGuarantee
+from dp_pipeline.models import MODELS
+from dp_pipeline.models.base import FitResult, ModelFit
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.counters.fold import EmptyCounter
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.results.accountant import Accountant, Spend
-from dp_pipeline.results.clusters import Clusters, Tables
+from dp_pipeline.results.clusters import Clusters
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
@@ -46,34 +44,18 @@ DEFAULT_DELTA = Fraction(1, 10**9)
 """The δ of levels that are discovered, unless ``discover`` says another."""
 
 
-@dataclass(frozen=True)
-class PrivateFit:
-    """The public parts of one fit.
+@dataclass(frozen=True, kw_only=True)
+class PrivateFit(ModelFit):
+    """The public parts of one fit of an estimator, which names its declaration.
 
-    spec        the declaration, under the name of the estimator
     method      name of the model
     releases    type that the model's release must have
-    guarantee   the requested ε, and the currency that it is accounted in
-    earlier     the tables of the fit that it plans from, or None
-    public      rows of others that it uses, or None
-    refines     the result of the fit whose answers it refines, or None
     must_fit    whether a row that does not fit the declaration raises, instead of being dropped
     """
 
-    spec: DatasetSpec
     method: str
     releases: type[Clusters | SyntheticTable]
-    model: Model
-    guarantee: PrivacyGuarantee
-    earlier: Tables | None = None
-    public: PublicTable | None = None
-    refines: FitResult | None = None
     must_fit: bool = False
-
-    @property
-    def amount(self) -> Fraction:
-        """The ε or ρ that the fit spends; of a refinement, what it adds to the earlier fit."""
-        return self.guarantee.amount - (self.refines.guarantee.amount if self.refines else 0)
 
     @property
     def added_epsilon(self) -> Fraction:
@@ -92,46 +74,31 @@ class PrivateFit:
     def run(
         self,
         counter: Counter | None,
-        *,
+        transcript: Transcript,
         noise: NoiseSource,
         rng: np.random.Generator,
-        transcript: Transcript,
     ) -> FitResult:
-        """Fit the model to noisy answers, add them to ``transcript``, and return its result.
+        """Return the result of ``fit_model`` at the guaranteed ε.
 
-        counter      counts the rows; None repeats a fit from the answers of ``transcript``, without
-                     cost or noise
-        rng          randomness of post-processing
-
-        BoundaryViolation unless the fit spends exactly ``amount``, with the claimed guarantee, and
-        its release is of the type ``releases``.
+        BoundaryViolation also for another guarantee than the claimed one, and for a release that is
+        not of the type ``releases``.
         """
-        # The curator adds its own answers to these.
-        measurements = dict(self.refines.paid) if self.refines else {}
-        result = base.fit(
-            self.model,
-            self.guarantee,
-            base.curators_of(self.spec, counter, transcript, noise, measurements),
-            epsilon=self.guarantee.epsilon,
-            rng=rng,
-            earlier=self.earlier,
-            public=self.public,
-            coarse=self.refines,
-        )
+        epsilon = self.guarantee.epsilon
+        result = self.fit_model(counter, transcript, noise, epsilon=epsilon, rng=rng)
         result.require_guaranteed(what=self.method)
         if not isinstance(result.released, self.releases):
             raise BoundaryViolation(
                 f"The method {self.method} must release {self.releases.__name__}, not "
                 f"{type(result.released).__name__}"
             )
-        return replace(result, paid=measurements)
+        return result
 
     def run_without_rows(self) -> FitResult:
         """Return the result of the fit on an empty table with seeded noise, which costs nothing, to
         find faults before the charge."""
         widest_fit = replace(self, spec=self.spec.widest)
         counter, rng = EmptyCounter(widest_fit.spec.counted_domain), np.random.default_rng(0)
-        return widest_fit.run(counter, noise=SeededNoise(0), rng=rng, transcript=Transcript())
+        return widest_fit.run(counter, Transcript(), SeededNoise(0), rng)
 
     def run_over(
         self,
@@ -163,7 +130,7 @@ class PrivateFit:
             fit = replace(self, spec=spec)
         rows = rows or prepare_rows(fit.spec, table, key, refuse=fit.must_fit)
         counter, transcript = rows.counter(), Transcript()
-        result = fit.run(counter, noise=noise, rng=copy.deepcopy(rng), transcript=transcript)
+        result = fit.run(counter, transcript, noise, copy.deepcopy(rng))
         result = replace(result, spends=(*discovery, *result.spends))
         return FinishedFit(fit, result, rng, transcript, is_releasable_noise(noise))
 
@@ -276,7 +243,7 @@ class FinishedFit:
         assert isinstance(model, TableModel)
         answers = _StoredAnswers(self.transcript, rng=first_rng, row_rng=rng)
         fit = replace(self.fit, model=replace(model, synthetic_rows=rows))
-        result = fit.run(None, noise=OpenDPNoise(), rng=first_rng, transcript=answers)
+        result = fit.run(None, answers, OpenDPNoise(), first_rng)
         assert isinstance(result.released, SyntheticTable)
         return result.released
 

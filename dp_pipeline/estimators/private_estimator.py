@@ -258,7 +258,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{method}: the method must fulfil the requested ε, but with these parameters "
                 f"it does not: {guarantee.reason}: choose other `method_params`, or another method"
             )
-        return PrivateFit(spec, method, self._released_type, model, guarantee)
+        released = self._released_type
+        return PrivateFit(spec, model, guarantee, method=method, releases=released)
 
     def _run_declared(
         self,

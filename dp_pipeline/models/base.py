@@ -1,10 +1,9 @@
 """The base of private models: public parameters, their check, and ``fit`` on a Curator.
 
-``fit`` here runs one fit of a model with a budget that it spends exactly as claimed.
+``ModelFit`` is one fit of a model, with a budget that it spends exactly as claimed.
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, cast
@@ -323,41 +322,6 @@ def planning_units(
     return max(1.0, float(noisy.table)) / curator.distance, epsilon * (1 - ROWS_SHARE)
 
 
-CuratorFactory = Callable[[Accountant], Curator]
-"""The curator of some rows, or of stored answers, that spends from an accountant."""
-
-
-def curators_of(
-    spec: DatasetSpec,
-    counter: Counter | None,
-    transcript: Transcript,
-    noise: NoiseSource,
-    paid: PaidMarginals,
-) -> CuratorFactory:
-    """Return a function that makes a curator for an accountant, over the rows of a data set.
-
-    counter   what counts the rows, tables alone where units have parts; with None every answer
-              must be in the transcript
-    paid      answers that may be refined, to which the curator adds its own
-    """
-    has_parts = spec.domain.parts is not None
-    rows = counter
-    if has_parts and counter is not None:
-        # It answers questions about tables, and refuses all others.
-        rows = cast(Counter, PartsCounter(counter, spec.domain))
-    return lambda accountant: Curator(
-        rows,
-        domain=spec.domain,
-        distance=spec.distance * (UNIT_WEIGHT if has_parts else 1),
-        accountant=accountant,
-        transcript=transcript,
-        noise=noise,
-        benchmark=not spec.is_release,
-        relation=spec.relation,
-        paid_marginals=paid,
-    )
-
-
 @dataclass(frozen=True)
 class FitResult:
     """The result of one fit, which a fit at a larger ε may refine.
@@ -365,8 +329,7 @@ class FitResult:
     spends       the cost of every query to the rows, in all the budget
     kind         ``dp``, or ``not-dp`` where anything was disclosed without noise
     guarantee    the guarantee that the model claimed before the fit
-    paid         the answers that may be refined, and what was paid for each; empty as ``fit``
-                 returns it, so the caller adds those that the curators collected
+    paid         the answers that may be refined, and what was paid for each
     free_spends  the cost of counting rows that no other query counts: it adds nothing to the ε of
                  the release
     """
@@ -390,46 +353,97 @@ class FitResult:
             )
 
 
-def fit(
-    model: Model,
-    guarantee: PrivacyGuarantee,
-    open_curator: CuratorFactory,
-    *,
-    epsilon: Fraction,
-    rng: Generator,
-    earlier: Tables | None = None,
-    coarse: FitResult | None = None,
-    public: PublicTable | None = None,
-) -> FitResult:
-    """Fit a model and return the result; BoundaryViolation unless it spends its budget exactly.
+@dataclass(frozen=True)
+class ModelFit:
+    """One fit of a model, without the rows.
 
-    In pure ε, a new clustering gets a noisy number of the rows that were dropped for a value that
-    is not as declared, at no further cost.
-
-    epsilon   the requested ε, for which ``guarantee`` holds
-    rng       see ``Model.fit``
-    earlier   tables of an earlier release from which to plan, or None
-    coarse    release of the same rows to refine, or None; its cost is not spent again, and
-              ``open_curator`` returns a curator with its answers
-    public    public rows of the same attributes to use, or None
-
-    With ``coarse`` the other two are ignored; with ``public``, ``earlier`` is.
+    spec       the declaration of the rows
+    earlier    tables of an earlier release from which to plan, or None
+    public     public rows of the same attributes to use, or None; then ``earlier`` is ignored
+    refines    result of the fit of the same rows to refine, or None; its cost is not spent again,
+               and the other two are ignored
     """
-    paid = Fraction(0) if coarse is None else coarse.guarantee.amount
-    accountant = Accountant(guarantee.amount - paid, guarantee.currency)
-    curator = open_curator(accountant)
-    if coarse is not None:
-        released = model.refine(coarse.released, curator, epsilon=epsilon, rng=rng)
-    elif public is not None:
-        released = model.fit_with_public_rows(public, curator, epsilon=epsilon, rng=rng)
-    elif earlier is None:
-        released = model.fit(curator, epsilon=epsilon, rng=rng)
-    else:
-        released = model.fit_after(earlier, curator, epsilon=epsilon, rng=rng)
-    accountant.require_all_spent()
-    is_first = isinstance(released, Clusters) and coarse is None
-    # What rows without a place cost beside the others is proved of ε, not of ρ.
-    if is_first and curator.domain.leaves_rows_out and accountant.currency == PURE:
-        released = replace(cast("Clusters", released), left_out=curator.measure_left_out())
-    free = () if accountant.free_spend is None else (accountant.free_spend,)
-    return FitResult(released, accountant.spends, accountant.kind, guarantee, free_spends=free)
+
+    spec: DatasetSpec
+    model: Model
+    guarantee: PrivacyGuarantee
+    earlier: Tables | None = None
+    public: PublicTable | None = None
+    refines: FitResult | None = None
+
+    @property
+    def amount(self) -> Fraction:
+        """The ε or ρ that the fit spends; of a refinement, what it adds to the earlier fit."""
+        return self.guarantee.amount - (self.refines.guarantee.amount if self.refines else 0)
+
+    def curator(
+        self,
+        accountant: Accountant,
+        counter: Counter | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        paid: PaidMarginals | None = None,
+    ) -> Curator:
+        """Return the curator of some rows, or of stored answers, that spends from an accountant.
+
+        counter   what counts the rows, tables alone where units have parts; with None every answer
+                  must be in the transcript
+        paid      answers that may be refined, to which the curator adds its own
+        """
+        domain, has_parts = self.spec.domain, self.spec.domain.parts is not None
+        if has_parts and counter is not None:
+            # It answers questions about tables, and refuses all others.
+            counter = cast(Counter, PartsCounter(counter, domain))
+        return Curator(
+            counter,
+            domain=domain,
+            distance=self.spec.distance * (UNIT_WEIGHT if has_parts else 1),
+            accountant=accountant,
+            transcript=transcript,
+            noise=noise,
+            benchmark=not self.spec.is_release,
+            relation=self.spec.relation,
+            paid_marginals=paid,
+        )
+
+    def fit_model(
+        self,
+        counter: Counter | None,
+        transcript: Transcript,
+        noise: NoiseSource,
+        *,
+        epsilon: Fraction,
+        rng: Generator,
+    ) -> FitResult:
+        """Fit the model to noisy answers, add them to ``transcript``, and return the result.
+
+        In pure ε, a new clustering gets a noisy number of the rows that were dropped for a value
+        that is not as declared, at no further cost.
+
+        counter   see ``curator``; None repeats a fit without cost or noise
+        epsilon   the requested ε, for which ``guarantee`` holds
+        rng       see ``Model.fit``
+
+        BoundaryViolation unless the fit spends exactly ``amount``.
+        """
+        paid = dict(self.refines.paid) if self.refines else {}
+        accountant = Accountant(self.amount, self.guarantee.currency)
+        curator = self.curator(accountant, counter, transcript, noise, paid)
+        model = self.model
+        if self.refines is not None:
+            released = model.refine(self.refines.released, curator, epsilon=epsilon, rng=rng)
+        elif self.public is not None:
+            released = model.fit_with_public_rows(self.public, curator, epsilon=epsilon, rng=rng)
+        elif self.earlier is None:
+            released = model.fit(curator, epsilon=epsilon, rng=rng)
+        else:
+            released = model.fit_after(self.earlier, curator, epsilon=epsilon, rng=rng)
+        accountant.require_all_spent()
+        is_first = isinstance(released, Clusters) and self.refines is None
+        # What rows without a place cost beside the others is proved of ε, not of ρ.
+        if is_first and curator.domain.leaves_rows_out and accountant.currency == PURE:
+            released = replace(cast("Clusters", released), left_out=curator.measure_left_out())
+        free = () if accountant.free_spend is None else (accountant.free_spend,)
+        return FitResult(
+            released, accountant.spends, accountant.kind, self.guarantee, paid, free_spends=free
+        )

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
@@ -16,16 +16,13 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
 from dp_pipeline.gate.noise import NoiseSource
-from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
-    CuratorFactory,
     FitResult,
     Model,
+    ModelFit,
     PrivacyGuarantee,
-    curators_of,
     declared_guarantee,
-    fit,
     price,
 )
 from dp_pipeline.raw.snapshot import Snapshot
@@ -56,9 +53,6 @@ from dp_pipeline.results.transcript import Transcript
 
 if TYPE_CHECKING:
     from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
-
-Curators = Callable[[PaidMarginals], CuratorFactory]
-"""A function from answers that may be refined to a factory of curators over one draw's rows."""
 
 
 @dataclass(frozen=True)
@@ -325,8 +319,9 @@ class EpsilonRelease(NoisyRelease):
         *,
         matches_reserved: bool = True,
     ) -> Bundle:
-        curators = self._curators(spec, counter, transcript, noise)
-        result = self._fit_model(spec, curators)
+        fit, rng = self._model_fit(spec), self._generator(spec.key)
+        rows = cast("FoldCounter | None", counter)
+        result = fit.fit_model(rows, transcript, noise, epsilon=self.epsilon, rng=rng)
         result.require_guaranteed(what=self.where)
         spends, quality, facts = result.spends, dict[str, NoisyNumber](), spec.facts
         if self.evaluation is not None and matches_reserved:
@@ -334,7 +329,7 @@ class EpsilonRelease(NoisyRelease):
 
             accountant = Accountant(self.evaluation)
             quality = private_quality(
-                curators(PaidMarginals())(accountant),
+                fit.curator(accountant, rows, transcript, noise),
                 result.released,
                 epsilon=self.evaluation,
                 label=self.spec.label,
@@ -349,46 +344,34 @@ class EpsilonRelease(NoisyRelease):
         free = tuple(replace(spend, what="rows left out") for spend in result.free_spends)
         return Bundle(spec.key.digest, facts, spends, quality, tables, transcript.chain, free)
 
-    def _fit_model(self, spec: ReleaseSpec, curators: Curators) -> FitResult:
-        """Return the fit of the model; its ``paid`` are the answers that a refinement can use."""
+    def _model_fit(self, spec: ReleaseSpec) -> ModelFit:
         key, folder = as_release_key(spec.key), spec.facts.get(LEARNED)
-        refined, public = self.refined(key), self.public_rows
-        coarse = None
+        refined, public, coarse = self.refined(key), self.public_rows, None
         if refined is not None:
             noise_name = refined.key.noise
             release = replace(self, epsilon=refined.key.epsilon, noise_name=noise_name, refine=None)
             coarse = release.replay_fit(refined.key)
-        paid = PaidMarginals() if coarse is None else coarse.paid
-        # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
-        seed = hashlib.sha256(f"{key.digest} {self.postprocessing}".encode()).digest()
         declared = self.spec.of_all_windows()
-        result = fit(
+        return ModelFit(
+            replace(self.spec, domain=typed_domain(self.spec.domain, spec.facts)),
             self.model,
             self.guarantee,
-            curators(paid),
-            epsilon=key.epsilon,
-            rng=np.random.default_rng(int.from_bytes(seed[:16])),
             earlier=earlier_bundle(key, declared, self.home, folder).tables if folder else None,
-            coarse=coarse,
             public=None if public is None else public.table,
+            refines=coarse,
         )
-        return replace(result, paid=paid)
 
-    def _curators(
-        self,
-        spec: ReleaseSpec,
-        counter: ReleaseCounter | None,
-        transcript: Transcript,
-        noise: NoiseSource,
-    ) -> Curators:
-        dataset = replace(self.spec, domain=typed_domain(self.spec.domain, spec.facts))
-        return partial(curators_of, dataset, cast("FoldCounter | None", counter), transcript, noise)
+    def _generator(self, key: Key) -> np.random.Generator:
+        # Post-processing randomness is fixed by public facts, so a replay gives the same bytes.
+        seed = hashlib.sha256(f"{key.digest} {self.postprocessing}".encode()).digest()
+        return np.random.default_rng(int.from_bytes(seed[:16]))
 
     def replay_fit(self, key: ReleaseKey) -> FitResult:
         """Return the fit of a settled release, from its stored answers; no row is read."""
         settled = settled_entry(key.digest, key.population, self.home.ledger)
         answers, spec = settled_answers(self.store, key, settled), self.resolve(key)
-        return self._fit_model(spec, self._curators(spec, None, answers, self.noise))
+        fit, rng = self._model_fit(spec), self._generator(key)
+        return fit.fit_model(None, answers, self.noise, epsilon=self.epsilon, rng=rng)
 
     def open(self, spec: ReleaseSpec, snapshot: Snapshot) -> NoisyDrawing:
         """Return the opened rows; DeclarationError if the release to refine has other rows, or is

@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.parser import load_spec
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, fit, guarantee_of
+from dp_pipeline.models.base import Model, ModelFit, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.snapshot import mark_validated
 from dp_pipeline.raw.stages import read_stage
-from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
+from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise
 from dp_pipeline_tests.models.contract import Run, built, privacy_loss
 from dp_pipeline_tests.raw.written import KEY
 
@@ -80,12 +78,8 @@ class Prepared:
         recorder, transcript = RecordingNoise(ForcedNoise(seed)), Transcript()
         guarantee = guarantee_of(model, ONE, domain=self.spec.domain)
 
-        def curator(accountant: Accountant) -> Curator:
-            rows = {"domain": self.spec.domain, "distance": self.spec.distance}
-            answers = {"transcript": transcript, "noise": recorder}
-            return curator_over(self.counter, accountant=accountant, **rows, **answers)
-
-        result = fit(model, guarantee, curator, epsilon=ONE, rng=np.random.default_rng(1))
+        fit, rng = ModelFit(self.spec, model, guarantee), np.random.default_rng(1)
+        result = fit.fit_model(self.counter, transcript, recorder, epsilon=ONE, rng=rng)
         questions = [(record.question, record.words) for record in transcript.records]
         return Run(result.released, tuple(recorder.draws), result.spends), questions
 

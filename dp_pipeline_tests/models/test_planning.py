@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.catalogue import available_datasets
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import from_text, texts_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
-from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
-from dp_pipeline.models.base import fit, guarantee_of, planning_units
+from dp_pipeline.models.base import ModelFit, guarantee_of, planning_units
 from dp_pipeline.models.clustering.base import cells_per_axis
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, tree_height
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
@@ -24,7 +25,7 @@ from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import FoldCounter, Partial
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.config.declarations import loaded
 from dp_pipeline_tests.instruments import RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, LargeAnswers, build_declared, built, run
@@ -236,12 +237,10 @@ def scan_count(name: str) -> int:
         taken.append(len(questions))
         return rows._fold(questions)
 
-    def ask(accountant: Accountant) -> Curator:
-        return curator_over(FoldCounter(domain, fold), domain=domain, accountant=accountant)
-
-    model, epsilon = MODELS[name](), Fraction(1)
-    rng = np.random.default_rng(0)
-    fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
+    model, epsilon, rng = MODELS[name](), Fraction(1), np.random.default_rng(0)
+    spec = DatasetSpec.of_domain("rows", domain, purpose="release")
+    fit = ModelFit(spec, model, guarantee_of(model, epsilon))
+    fit.fit_model(FoldCounter(domain, fold), Transcript(), SeededNoise(1), epsilon=epsilon, rng=rng)
     return len(taken)
 
 

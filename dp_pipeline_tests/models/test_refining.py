@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
-from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import Model, fit, guarantee_of
+from dp_pipeline.models.base import Model, ModelFit, guarantee_of
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
@@ -25,8 +24,9 @@ from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.models.tables.one_shot import OneShot
 from dp_pipeline.models.tables.priview import PriView
-from dp_pipeline.results.accountant import LINF, NOISY_MAX, Accountant
+from dp_pipeline.results.accountant import LINF, NOISY_MAX
 from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes, summed_boxes
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import LargeAnswers, Run, privacy_loss, run
@@ -61,23 +61,20 @@ def rows_of(name: str, *, without: int = 0) -> Any:
     return counter_of(domain, rows[: len(rows) - without])
 
 
-def fitted(model, counter, domain, epsilon, noise, *, delta=None, paid=None, **options):
+def fitted(model, counter, domain, epsilon, noise, *, delta=None, **options):
     recorder, guarantee = RecordingNoise(noise), guarantee_of(model, epsilon, delta, domain=domain)
-    given = {"domain": domain, "noise": recorder, "paid_marginals": paid}
-
-    def ask(accountant: Accountant) -> Curator:
-        return curator_over(counter, accountant=accountant, **given)
-
-    done = fit(model, guarantee, ask, epsilon=epsilon, rng=np.random.default_rng(7), **options)
+    spec = DatasetSpec.of_domain("rows", domain, purpose="release")
+    fit, rng = ModelFit(spec, model, guarantee, **options), np.random.default_rng(7)
+    done = fit.fit_model(counter, Transcript(), recorder, epsilon=epsilon, rng=rng)
     return Run(done.released, tuple(recorder.draws), done.spends, guarantee.currency), done
 
 
 def in_steps(name, counter, noise, *, levels=(FIRST, SECOND), delta=None, model=None) -> list[Run]:
     """A release at the first level, refined to each that follows."""
     model, domain = model or TABLES[name][0], TABLES[name][1]
-    coarse, runs, how = None, list[Run](), {"delta": delta, "paid": PaidMarginals()}
+    coarse, runs, how = None, list[Run](), {"delta": delta}
     for epsilon, source in zip(levels, noise, strict=True):
-        run, coarse = fitted(model, counter, domain, epsilon, source, coarse=coarse, **how)
+        run, coarse = fitted(model, counter, domain, epsilon, source, refines=coarse, **how)
         runs.append(run)
     return runs
 

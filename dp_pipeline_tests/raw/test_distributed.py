@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from dp_pipeline.config.catalogue import find_spec
+from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
-from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
-from dp_pipeline.models.base import fit, guarantee_of
+from dp_pipeline.models.base import ModelFit, guarantee_of
 from dp_pipeline.raw import clusters
 from dp_pipeline.raw.counters import engines, open_counter
 from dp_pipeline.raw.counters.batch import Batch, BatchQuery
@@ -29,7 +29,6 @@ from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.stages import store_parts
 from dp_pipeline.raw.validate import validate
-from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.raw.conftest import require_engine
 from dp_pipeline_tests.raw.population import POPULATIONS, Population
@@ -44,14 +43,10 @@ MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 def released(counter: FoldCounter, name: str) -> tuple[str, str]:
     """The chain of answers and the tables of a seeded release."""
     transcript = Transcript()
-    model, epsilon = MODELS[name](), Fraction(1, 2)
-
-    def ask(accountant: Accountant) -> Curator:
-        given = {"accountant": accountant, "transcript": transcript, "noise": SeededNoise(7)}
-        return Curator(counter, domain=counter.domain, distance=1, **given)
-
-    rng = np.random.default_rng(0)
-    fitted = fit(model, guarantee_of(model, epsilon), ask, epsilon=epsilon, rng=rng)
+    model, epsilon, rng = MODELS[name](), Fraction(1, 2), np.random.default_rng(0)
+    spec = DatasetSpec.of_domain("rows", counter.domain, purpose="release")
+    fit = ModelFit(spec, model, guarantee_of(model, epsilon))
+    fitted = fit.fit_model(counter, transcript, SeededNoise(7), epsilon=epsilon, rng=rng)
     tables = {
         table: {name: column.tolist() for name, column in columns.items()}
         for table, columns in fitted.released.tables().items()
