@@ -35,7 +35,7 @@ from dp_pipeline.releases.noisy_release import (
     as_release_key,
 )
 from dp_pipeline.releases.release import ReleaseSpec
-from dp_pipeline.releases.replay import pointer_path, settled_answers, settled_entry
+from dp_pipeline.releases.replay import ledger_row, pointer_path, settled_answers
 from dp_pipeline.releases.side_information import PublicRows, earlier_bundle, earlier_release_folder
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.bundle import (
@@ -368,7 +368,7 @@ class EpsilonRelease(NoisyRelease):
 
     def replay_fit(self, key: ReleaseKey) -> FitResult:
         """Return the fit of a settled release, from its stored answers; no row is read."""
-        settled = settled_entry(key.digest, key.population, self.home.ledger)
+        settled = ledger_row("settled", key.digest, key.population, self.home.ledger)
         answers, spec = settled_answers(self.store, key, settled), self.resolve(key)
         fit, rng = self._model_fit(spec), self._generator(key)
         return fit.fit_model(None, answers, self.noise, epsilon=self.epsilon, rng=rng)

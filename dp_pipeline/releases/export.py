@@ -19,7 +19,7 @@ from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
-from dp_pipeline.releases.release import Release, level_fact
+from dp_pipeline.releases.release import Release
 from dp_pipeline.releases.release_text import reported, write_card
 from dp_pipeline.results.bundle import Bundle
 
@@ -87,7 +87,7 @@ class ExportRequest:
 
     def matches(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
         """Return whether a release of this kind, charged with these facts, matches the request."""
-        level, windows = facts.get(level_fact(kind)), blocks_of(facts)
+        level, windows = facts.get(kind.LEVEL_FACT), blocks_of(facts)
         return (
             facts.get("model") == self.name
             and level is not None
@@ -178,7 +178,7 @@ def _settled_release(
     """Return a settled release; None if the data set file no longer declares it, or if its domain
     is no longer known. Damaged if it is not as it was settled."""
     facts, windows = reserved.facts, blocks_of(reserved.facts)
-    level = facts[level_fact(kind)]
+    level = facts[kind.LEVEL_FACT]
     if level not in kind.levels(spec):
         return None
     spec = spec.at_window(windows[-1]) if windows else spec

@@ -100,7 +100,7 @@ class KAnonymousRelease(Release):
     run    facts of the run for the ledger: run id, asset
     """
 
-    SYMBOL = "K"
+    SYMBOL, LEVEL_FACT = "K", "k"
     FOLDER = ("k_anonymous",)
     ROOMS = ("anonymity", "config", "metrics")
 

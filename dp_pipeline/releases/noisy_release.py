@@ -18,7 +18,7 @@ from dp_pipeline.models.base import PrivacyGuarantee
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases.home import NOISE_VARIABLE
 from dp_pipeline.releases.release import ROWS, Drawing, Release, ReleaseSpec
-from dp_pipeline.releases.replay import settled_answers, settled_entry
+from dp_pipeline.releases.replay import ledger_row, settled_answers
 from dp_pipeline.results.bundle import Bundle, Key, ReleaseKey
 from dp_pipeline.results.transcript import AnswerCount, AnswersLost, Transcript
 
@@ -109,9 +109,6 @@ class NoisyDrawing(Drawing):
             )
         return self.release.draw_bundle(spec, self.counter, transcript, self.release.noise)
 
-    def remove_files(self) -> None:
-        self._count.remove()
-
     def _require_same_rows(self, spec: ReleaseSpec) -> None:
         """Raise AnswersLost unless the rows are those with which the release was started.
 
@@ -139,8 +136,6 @@ class NoisyRelease(Release):
     epsilon      the requested ε
     noise_name   noise source: ``opendp``, ``exact`` or ``seeded:NUMBER``
     """
-
-    SYMBOL = "ε"
 
     epsilon: Fraction
     noise_name: str
@@ -266,7 +261,7 @@ class NoisyRelease(Release):
         Raises Damaged if an answer is missing or was changed, and OtherQuestion if the code now
         asks another question.
         """
-        settled = settled_entry(key.digest, key.population, self.home.ledger)
+        settled = ledger_row("settled", key.digest, key.population, self.home.ledger)
         spec = self.resolve(key)
         assert spec.reserved is not None
         facts = spec.reserved.facts

@@ -21,7 +21,7 @@ from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline.releases import replay
 from dp_pipeline.releases.account import require_snapshot
 from dp_pipeline.releases.home import Home
-from dp_pipeline.releases.release import Drawing, Release
+from dp_pipeline.releases.release import Release
 from dp_pipeline.results.bundle import Bundle, Key
 from dp_pipeline.results.transcript import AnswerCount, AnswersLost
 
@@ -91,7 +91,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
         sweep(store.folder(key))
         secret, is_resumed = ledger.key(key.population), reservation.state == "resumed"
         stored = [store.read_sealed(path, key=secret) for path in store.bundle_paths(key)]
-        with _abort_if_answers_lost(reservation, drawing, ledger):
+        with _abort_if_answers_lost(reservation, release.home):
             # What is drawn is what the ledger's row says, whichever process wrote it.
             bundle = drawing.draw(release.resolve(key), stored, is_resumed=is_resumed)
         path = store.bundle_path(key, release.postprocessing)
@@ -99,7 +99,7 @@ def _publish(release: Release, key: Key, snapshot: Snapshot) -> PublishedBundle:
         # One that was stored before a crash stays as it was written: that one is settled.
         bundle = store.read_sealed(path, key=secret)
         reservation.settle(replay.spend_rows(bundle), facts=replay.settled_facts(bundle, path))
-        drawing.remove_files()
+        AnswerCount(release.home.answer_counts / key.digest).remove()
     bundle = replay.settled_bundle(store, path, ledger=ledger, population=key.population)
     if is_resumed:
         return PublishedBundle(bundle, "resumed", 0, path)
@@ -113,7 +113,7 @@ def require_reserved_parameters(release: Release, key: Key) -> None:
     Its charge holds one evaluation, of its own centres or tables. Once settled, the post-processing
     may change at no cost.
     """
-    facts = replay.reserved_entry(key.digest, key.population, release.home.ledger).facts
+    facts = replay.ledger_row("reserve", key.digest, key.population, release.home.ledger).facts
     parameters = fact_text(release.postprocessing)
     if facts.get("evaluation", "none") != "none" and facts["postprocessing"] != parameters:
         raise DeclarationError(
@@ -144,23 +144,21 @@ def _replay(release: Release, key: Key, ledger: Ledger) -> PublishedBundle:
 
 
 @contextmanager
-def _abort_if_answers_lost(
-    reservation: Reservation, drawing: Drawing, ledger: Ledger
-) -> Iterator[None]:
+def _abort_if_answers_lost(reservation: Reservation, home: Home) -> Iterator[None]:
     """Mark the release as dead if the block raises AnswersLost, since answers may have been seen.
 
     An OtherQuestion is raised anew with a remedy in its message.
     """
+    charge = reservation.charge
     try:
         yield
     except AnswersLost as error:
         reservation.die(str(error))
-        drawing.remove_files()
+        AnswerCount(home.answer_counts / charge.key).remove()
         raise
     except OtherQuestion as error:
         # The answers are whole: only the questions have changed, and may change back.
-        charge = reservation.charge
-        reserved = replay.reserved_entry(charge.key, charge.population, ledger)
+        reserved = replay.ledger_row("reserve", charge.key, charge.population, home.ledger)
         raise OtherQuestion(
             f"{charge.what}: {error}; its answers stay as they are: finish it with "
             f"{reserved.facts.get('code', 'another version')}, or give it up by `dp-pipeline "

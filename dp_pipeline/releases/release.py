@@ -147,9 +147,6 @@ class Drawing(ABC):
         """Return the texts to store and seal with a bundle, by file name; by default none."""
         return {}
 
-    def remove_files(self) -> None:  # noqa: B027
-        """Remove the files that only an unfinished release needs; by default none."""
-
 
 class Release(ABC):
     """A release of any kind that a data set declares.
@@ -158,8 +155,10 @@ class Release(ABC):
     run    facts of the run for the ledger: run id, asset
     """
 
-    SYMBOL: ClassVar[str]
+    SYMBOL: ClassVar[str] = "ε"
     """The name of its level: ``ε`` or ``K``."""
+    LEVEL_FACT: ClassVar[str] = "epsilon"
+    """The name of the fact with its level."""
     FOLDER: ClassVar[tuple[str, ...]] = ()
     """Between data set and name, in the released store and in asset keys."""
     ROOMS: ClassVar[tuple[str, ...]] = _MEASURING
@@ -247,7 +246,7 @@ class Release(ABC):
 
     @property
     def level_facts(self) -> dict[str, str]:
-        return {level_fact(type(self)): self.level}
+        return {self.LEVEL_FACT: self.level}
 
     @property
     def store(self) -> BundleStore:
@@ -307,11 +306,6 @@ class Release(ABC):
     @abstractmethod
     def rebuild(self, key: Key) -> Bundle:
         """Return a settled release, rebuilt from stored answers; Damaged if that is impossible."""
-
-
-def level_fact(kind: type[Release]) -> str:
-    """Return the name of the fact with the ε or K of a release: ``epsilon`` or ``k``."""
-    return "k" if kind.FOLDER else "epsilon"
 
 
 def digest_of(*parts: object) -> str:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
@@ -53,7 +53,7 @@ def settled_bundle(store: BundleStore, path: Path, *, ledger: Ledger, population
     rebuilt by code that draws other pictures of the same answers.
     """
     bundle = store.read_sealed(path, key=ledger.key(population))
-    settled = settled_entry(bundle.key, population, ledger).facts
+    settled = ledger_row("settled", bundle.key, population, ledger).facts
     is_as_drawn = path.name == settled.get(FOLDER) and MADE_AGAIN not in bundle.facts
     is_changed = is_as_drawn and content_digest(bundle) != settled[CONTENT]
     if is_changed or bundle.transcript != settled.get(TRANSCRIPT, ""):
@@ -101,7 +101,7 @@ def rebuild_missing(release: Release, key: Key, path: Path) -> Bundle:
     Raises Damaged if the settled transcript is missing or was changed.
     """
     bundle = release.rebuild(key)
-    settled = settled_entry(key.digest, key.population, release.home.ledger)
+    settled = ledger_row("settled", key.digest, key.population, release.home.ledger)
     if path.name != settled.facts.get(FOLDER) or content_digest(bundle) == settled.facts[CONTENT]:
         return bundle
     return replace(bundle, facts={**bundle.facts, MADE_AGAIN: "by other code or libraries"})
@@ -113,23 +113,13 @@ def content_digest(bundle: Bundle) -> str:
     return hashlib.sha256(without_code.to_json().encode()).hexdigest()
 
 
-def settled_entry(key: str, population: str, ledger: Ledger) -> Entry:
-    """Return the ledger row that settled a release; Damaged if the population has none.
+def ledger_row(
+    event: Literal["reserve", "settled"], key: str, population: str, ledger: Ledger
+) -> Entry:
+    """Return the ledger row that charged or settled a release; Damaged if the population has none.
 
     key   digest of the release's key
     """
-    return _entry(key, population, ledger, "settled")
-
-
-def reserved_entry(key: str, population: str, ledger: Ledger) -> Entry:
-    """Return the ledger row that charged a release; Damaged if the population has none.
-
-    key   digest of the release's key
-    """
-    return _entry(key, population, ledger, "reserve")
-
-
-def _entry(key: str, population: str, ledger: Ledger, event: str) -> Entry:
     entries = [entry for entry in ledger.history(key) if entry.event == event]
     if entries and entries[0].population == population:
         return entries[0]
@@ -182,14 +172,14 @@ def require_intact(release: Release, folder: Path) -> Bundle:
     ledger, population = release.home.ledger, release.spec.population
     bundle = settled_bundle(release.store, folder, ledger=ledger, population=population)
     key = key_of(release, bundle)
-    settled = settled_entry(key.digest, key.population, ledger)
+    settled = ledger_row("settled", key.digest, key.population, ledger)
     if bundle.transcript:
         settled_answers(release.store, key, settled)
     # An evaluation of earlier centres is paid, and in no charge of this bundle.
     is_partial = EARLIER_EVALUATION in bundle.facts
     paid = settled.spends[: len(bundle.spends)] if is_partial else settled.spends
     faults = ["the charges are not those"] if tuple(spend_rows(bundle)) != paid else []
-    reserved = reserved_entry(key.digest, key.population, ledger)
+    reserved = ledger_row("reserve", key.digest, key.population, ledger)
     changed = [name for name in _PROMISED if bundle.facts.get(name) != reserved.facts.get(name)]
     faults += [f"the fact {name} is not that" for name in changed]
     if faults:

@@ -4,13 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 from dp_pipeline.config.amounts import NANO, epsilon_text, nano_epsilon
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError
 from dp_pipeline.gate.mechanisms import gaussian_variance, laplace_scale
 from dp_pipeline.ledger import Account, Balance
+from dp_pipeline.models.base import Model
 from dp_pipeline.models.tables.base import BYTES_A_CELL, TableModel
 from dp_pipeline.raw.snapshot import Snapshot, current_snapshot, snapshot_name
 from dp_pipeline.releases.account import declared_account, gains_windows, limits_note
@@ -22,8 +25,6 @@ from dp_pipeline.results.measurement import gaussian_moments, mean_noise
 
 COLUMNS = ("model", "ε", "state", "cost")
 """Columns of planned releases, and of those that a run has made, as text."""
-
-_CELLS: dict[tuple[str, str, str], int | None] = {}
 
 
 @dataclass(frozen=True)
@@ -269,22 +270,22 @@ def _plan_release(
     state = ledger.state(key.digest)
     # As the ledger will count it: in whole billionths, rounded up.
     nano = nano_epsilon(release.refinement_cost(refined)) if state is None else 0
-    widest, model = spec.widest, release.model
-    cache_key = widest.digest, release.name, repr(model)
-    if cache_key not in _CELLS:
-        # It takes a second to compute.
-        cells = model.most_cells(widest.domain) if isinstance(model, TableModel) else None
-        _CELLS[cache_key] = cells
     return PlannedRelease(
         release.name,
         release.epsilon,
         Fraction(nano, NANO),
         release.guarantee.label_state(_state_words(state)),
-        _CELLS[cache_key],
+        _most_cells(release.model, spec.widest.domain),
         windows=release.windows,
         noise=_mean_count_noise(release),
         rows=release.spec.nominal_rows,
     )
+
+
+@cache
+def _most_cells(model: Model, domain: Domain) -> int | None:
+    """Return ``PlannedRelease.cells``, which takes a second to compute."""
+    return model.most_cells(domain) if isinstance(model, TableModel) else None
 
 
 def _state_words(state: str | None) -> str:

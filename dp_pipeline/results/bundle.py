@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -296,25 +296,6 @@ def _spend(fields: dict[str, Any]) -> Spend:
     return Spend(**{**fields, **{name: Fraction(fields[name]) for name in _EXACT}})
 
 
-class Key(Protocol):
-    """The identity of a release; a request with an equal key is replayed at no cost."""
-
-    @property
-    def population(self) -> str: ...
-
-    @property
-    def snapshot(self) -> str:
-        """The name of the snapshot of rows that the release is about."""
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """The folders below the store: data set, kind of release, model or method."""
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 in hex of everything that determines the content of the release."""
-
-
 def refinement_digest(population: str, refined_digest: str) -> str:
     """Return the digest that all refinements of the release with the digest ``refined_digest``
     share."""
@@ -354,6 +335,7 @@ class ReleaseKey:
 
     @property
     def place(self) -> tuple[str, ...]:
+        """The folders below the store: data set, kind of release, model or method."""
         return (self.dataset, self.model)
 
     @property
@@ -398,3 +380,7 @@ class KAnonymousKey:
     def digest(self) -> str:
         fields = dict(vars(self))
         return _digest(fields | fields.pop("question"))
+
+
+Key = ReleaseKey | KAnonymousKey
+"""The identity of a release; a request with an equal key is replayed at no cost."""
