@@ -362,20 +362,8 @@ def _scale_up(axes: Axes, panel: Panel) -> None:
         # Below a floor of 0 there is nothing; other floors are lines that have to be seen.
         lower_end = base if base == y_axis.floor == 0 else base - margin
         axes.set_ylim(lower_end, max(high, base) + margin)
-    axes.yaxis.set_major_formatter(_tick_formatter())
-
-
-def _tick_formatter() -> Any:
-    from matplotlib.ticker import Formatter
-
-    class TickTexts(Formatter):
-        def __call__(self, value: float, _: Any = None) -> str:
-            return tick_texts([value])[0]
-
-        def format_ticks(self, values: Any) -> list[str]:
-            return tick_texts([float(value) for value in values])
-
-    return TickTexts()
+    ticks = axes.yaxis.get_majorticklocs
+    axes.yaxis.set_major_formatter(lambda _, index: tick_texts(ticks().tolist())[int(index)])
 
 
 def tick_texts(values: Sequence[float]) -> list[str]:

@@ -219,8 +219,8 @@ def lay_out(figure: Figure) -> None:
 _AROUND, _LINE = 0.9, 0.21
 """Inches for title and footnote, and of one line of names."""
 
-_ACROSS = 3
-"""Names that stand next to each other."""
+_SHORT_NAME = 16
+"""Letters of a name of which three stand next to each other; of longer names two do."""
 
 
 def new_panels(
@@ -234,27 +234,26 @@ def new_panels(
     from matplotlib.lines import Line2D
 
     across, down = min(2, max(1, count)), max(1, math.ceil(count / 2))
-    below = _LINE * math.ceil(len(names) / _ACROSS)
-    figure = new_figure(WIDTH, _AROUND + inches * down + below)
+    name_columns = 2 if any(len(name) > _SHORT_NAME for name in names) else 3
+    heights = [inches] * down + [_LINE * math.ceil(len(names) / name_columns)] * bool(names)
+    figure = new_figure(WIDTH, _AROUND + sum(heights))
     set_title(figure, title)
-    grid = figure.add_gridspec(
-        down + bool(names), across, height_ratios=[inches] * down + [below] * bool(names)
-    )
+    grid = figure.subplots(len(heights), across, height_ratios=heights, squeeze=False)
+    for axes in grid.flat[count:]:
+        axes.set_axis_off()
     if not count:
-        say_nothing_to_show(figure.add_subplot(grid[0, 0]), "nothing to show yet")
+        say_nothing_to_show(grid[0, 0], "nothing to show yet")
     if names:
         handles = [
             Line2D([], [], **{**look_of(i), "linestyle": ""}, label=shorten_label(name, width=24))
             for i, name in enumerate(names)
         ]
-        axes = figure.add_subplot(grid[down, :])
-        axes.set_axis_off()
         frame: dict[str, Any] = {"frameon": False, "borderaxespad": 0.0, "handletextpad": 0.3}
-        text: dict[str, Any] = {"fontsize": 8.5, "labelcolor": INK}
-        axes.legend(handles=handles, loc="upper left", ncols=_ACROSS, **frame, **text)
-    return figure, [
-        figure.add_subplot(grid[index // across, index % across]) for index in range(count)
-    ]
+        text: dict[str, Any] = {"fontsize": 8.5, "labelcolor": INK, "ncols": name_columns}
+        legend = grid[down, 0].legend(handles=handles, loc="upper left", **frame, **text)
+        # Its names reach below the other panels, and must not make the first ones wider.
+        legend.set_in_layout(False)
+    return figure, list(grid.flat[:count])
 
 
 def spread_apart(heights: Sequence[float], *, gap: float) -> list[float]:
