@@ -22,7 +22,8 @@ from dp_pipeline.releases.k_anonymous_tables import TableFacts
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.published_copy import PublishedCopy
 from dp_pipeline.releases.release import Release
-from dp_pipeline.reporting import figures
+from dp_pipeline.reporting.figures.budget import budget_staircase, window_costs
+from dp_pipeline.reporting.figures.picture import Picture
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.releases import steps_of
 from dp_pipeline.reporting.text import (
@@ -96,7 +97,7 @@ def number(value: float) -> dg.MetadataValue:
     return dg.MetadataValue.float(float(f"{value:.4g}"))
 
 
-def picture(chart: figures.Picture) -> dg.MetadataValue:
+def picture(chart: Picture) -> dg.MetadataValue:
     """Return a chart as a small PNG that the Dagster UI shows."""
     data = base64.b64encode(chart.png).decode()
     return dg.MetadataValue.md(
@@ -282,10 +283,10 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
     Raises Damaged if the ledger was changed after it was written."""
     verified = ledger.verify()
     balance, entries = ledger.balance(population), ledger.entries(population)
-    history = figures.BudgetHistory.of(population, entries, balance.currency)
+    staircase = budget_staircase(population, entries, balance.currency)
     window_chart: Metadata = {}
     if windows is not None:
-        chart = figures.window_costs(
+        chart = window_costs(
             ledger.blocks(population),
             windows,
             ceiling=balance.window_ceiling,
@@ -296,7 +297,7 @@ def budget_report(ledger: Ledger, population: str, windows: Windows | None = Non
         **balance_metadata(balance),
         **window_chart,
         "ledger/verified rows": dg.MetadataValue.int(verified.sequence),
-        "privacy/spending over time": picture(figures.budget_staircase(history)),
+        "privacy/spending over time": picture(staircase),
         "privacy/releases": charge_table(ledger, population),
     }
 

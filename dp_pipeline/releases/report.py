@@ -20,17 +20,18 @@ from dp_pipeline.releases.k_anonymous_release import (
 )
 from dp_pipeline.releases.release import other_non_dp_releases
 from dp_pipeline.releases.replay import pointed_bundle
-from dp_pipeline.reporting.figures import (
-    Picture,
-    cluster_maps,
-    curves,
-    line_chart,
-    marginal_bars,
-    model_graph,
-)
+from dp_pipeline.reporting.figures import curves
+from dp_pipeline.reporting.figures.cluster_map import cluster_maps
 from dp_pipeline.reporting.figures.cluster_view import ClusterView, dates_of
-from dp_pipeline.reporting.figures.lines import VerticalAxis
-from dp_pipeline.reporting.figures.marginals import MOST_PANELS, Marginals, attributes_of
+from dp_pipeline.reporting.figures.lines import VerticalAxis, line_chart
+from dp_pipeline.reporting.figures.marginals import (
+    MOST_PANELS,
+    Marginals,
+    attributes_of,
+    marginal_bars,
+)
+from dp_pipeline.reporting.figures.model_graph import model_graph
+from dp_pipeline.reporting.figures.picture import Picture
 from dp_pipeline.reporting.metrics import (
     QualityRow,
     find_metric,
@@ -218,10 +219,10 @@ def compare_windows(spec: DatasetSpec, home: Home, evaluations: Mapping[str, Any
     ]
     rows = tuple(quality[names[-1]]) if names else ()
     spent = ledger.blocks(spec.population)
-    totals: dict[str, list[curves.WindowNumber]] = {}
+    totals: dict[str, list[tuple[str, float, float]]] = {}
     for name in names:
         for model, total in evaluations[name].get("totals", {}).items():
-            totals.setdefault(model, []).append(curves.WindowNumber(name, *total))
+            totals.setdefault(model, []).append((name, *total))
     pictures = (*_over_time(spec, quality, totals), *_last_maps(spec, newest))
     path = write_report(
         home.reports / f"{spec.name}.html",
@@ -254,21 +255,19 @@ def _evaluated(
 
 
 def _over_time(
-    spec: DatasetSpec,
-    quality: Mapping[str, Sequence[QualityRow]],
-    totals: Mapping[str, Sequence[curves.WindowNumber]],
+    spec: DatasetSpec, quality: Mapping[str, Sequence[QualityRow]], totals: curves.OverWindows
 ) -> list[Picture]:
     """Return pictures of the noisy totals, and of each metric, over all time windows."""
-    series: list[tuple[Mapping[str, Sequence[curves.WindowNumber]], VerticalAxis, str, str]] = []
+    series: list[tuple[curves.OverWindows, VerticalAxis, str, str]] = []
     if totals:
         title = "Noisy number of rows"
         series.append((totals, VerticalAxis("rows", floor=0.0), title, title))
     for metric in metrics_of(row for rows in quality.values() for row in rows):
-        about, numbers = find_metric(metric), dict[str, list[curves.WindowNumber]]()
+        about, numbers = find_metric(metric), dict[str, list[tuple[str, float, float]]]()
         for name, rows in quality.items():
             for row in rows:
                 if row.metric == metric:
-                    number = curves.WindowNumber(name, row.value, row.deviation or 0.0)
+                    number = (name, row.value, row.deviation or 0.0)
                     numbers.setdefault(row.model, []).append(number)
         y_axis = VerticalAxis(about.short, floor=0.0, reading=about.better)
         series.append((numbers, y_axis, about.title, about.short))
@@ -295,14 +294,12 @@ def _last_maps(spec: DatasetSpec, newest: Sequence[ReportedPrivateRelease]) -> l
 
 
 def _timeline(
-    names: Sequence[str],
-    spent: Mapping[str, Fraction],
-    totals: Mapping[str, Sequence[curves.WindowNumber]],
+    names: Sequence[str], spent: Mapping[str, Fraction], totals: curves.OverWindows
 ) -> Timeline:
     by_window = {
-        (model, total.window): noisy_text(total.value, total.deviation)
+        (model, window): noisy_text(value, deviation)
         for model, numbers in totals.items()
-        for total in numbers
+        for window, value, deviation in numbers
     }
     lines = []
     for name in reversed(names):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.reporting.figures import Picture
+from dp_pipeline.reporting.figures.picture import Picture
 from dp_pipeline.reporting.metrics import (
     FIGURES,
     QualityRow,

@@ -9,25 +9,18 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.windows import Windows
-from dp_pipeline.reporting.figures import (
-    Picture,
-    cluster_maps,
-    line_chart,
-    marginal_bars,
-    model_graph,
-    window_costs,
-)
+from dp_pipeline.reporting.figures.budget import window_costs
+from dp_pipeline.reporting.figures.cluster_map import cluster_maps
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.curves import (
-    WindowNumber,
     k_anonymity_panel,
     utility_panels,
     window_panel,
 )
-from dp_pipeline.reporting.figures.lines import Panel, VerticalAxis
-from dp_pipeline.reporting.figures.marginals import MOST_PANELS
-from dp_pipeline.reporting.figures.model_graph import ModelGraph
-from dp_pipeline.reporting.figures.picture import MOST_ITEMS
+from dp_pipeline.reporting.figures.lines import Panel, VerticalAxis, line_chart
+from dp_pipeline.reporting.figures.marginals import MOST_PANELS, marginal_bars
+from dp_pipeline.reporting.figures.model_graph import ModelGraph, model_graph
+from dp_pipeline.reporting.figures.picture import MOST_ITEMS, Picture
 from dp_pipeline.reporting.releases import figure_over_k
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -64,7 +57,7 @@ def test_lines_are_described_by_where_they_begin_and_end():
 
 
 def test_lines_over_windows_name_their_first_and_last_window():
-    numbers = [WindowNumber(f"2026-W0{index}", 10.0 * index, 1.0) for index in (1, 2)]
+    numbers = [(f"2026-W0{index}", 10.0 * index, 1.0) for index in (1, 2)]
     panel = window_panel({"a": numbers, "b": []}, WEEKS, VerticalAxis("rows"))
     assert words(panel) == "rows over time. a: from 10.0 at 2026-W01 to 20.0 at 2026-W02."
     picture = window_costs({"2026-W02": ONE, "2026-W01": HALF}, WEEKS, ceiling=ONE, symbol="ε")

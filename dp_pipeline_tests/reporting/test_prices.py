@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.dates import num2date
 
-from dp_pipeline.config.amounts import Currency
+from dp_pipeline.config.amounts import NANO, PURE, Currency
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.sections import Publication
 from dp_pipeline.config.windows import Windows
-from dp_pipeline.ledger import Balance, Ledger
-from dp_pipeline.reporting.figures import BudgetHistory, budget, budget_staircase
-from dp_pipeline.reporting.figures.picture import MOST_BYTES
+from dp_pipeline.ledger import Balance, Entry, Ledger
+from dp_pipeline.reporting.figures.budget import budget_staircase
+from dp_pipeline.reporting.figures.picture import MOST_BYTES, Picture
 from dp_pipeline.reporting.pages import summary_over_epsilon
 from dp_pipeline.reporting.prices import BudgetForecast, prices_of
 from dp_pipeline.reporting.releases import (
@@ -193,16 +194,32 @@ def at(month: int, day: int) -> datetime:
     return datetime(2026, month, day, 12, tzinfo=UTC)
 
 
-def history(**changes: object) -> BudgetHistory:
-    """Four charges in three months, under a ceiling that was raised once."""
-    charges = ((at(1, 5), "0.5"), (at(1, 12), "0.25"), (at(2, 3), "0.5"), (at(4, 1), "1"))
-    fields = {
-        "population": "riders",
-        "charges": tuple((time, Fraction(amount)) for time, amount in charges),
-        "ceilings": ((at(1, 1), Fraction(3)), (at(3, 1), Fraction(4))),
-        "limits": ((at(1, 1), Fraction(1)),),
-    }
-    return BudgetHistory(**{**fields, **changes})
+def row(event: str, time: datetime, *, amount: str = "0", **facts: str) -> Entry:
+    """A row of the ledger of riders, as far as a picture of their budget reads it."""
+    nano = int(Fraction(amount) * NANO)
+    kind = "dp" if event == "reserve" else None
+    return Entry(1, event, time.isoformat(), "riders", "k", None, kind, nano, "", facts, *"phs", ())
+
+
+ACCOUNT = row("account", at(1, 1), ceiling="3", per_month="1")
+RAISE = row("raise", at(3, 1), ceiling="4")
+CHARGES = (
+    row("reserve", at(1, 5), amount="0.5"),
+    row("reserve", at(1, 12), amount="0.25"),
+    row("reserve", at(2, 3), amount="0.5"),
+    row("reserve", at(4, 1), amount="1"),
+)
+"""Four charges in three months, under a ceiling that was raised once."""
+
+
+def staircase(*entries: Entry, population: str = "riders", currency: Currency = PURE) -> Picture:
+    return budget_staircase(population, entries, currency)
+
+
+def heights(picture: Picture) -> list[list[float]]:
+    """What each stepped line of a picture shows: first what is spent, then the limits."""
+    lines = picture.figure.axes[0].lines
+    return [list(line.get_ydata())[:-1] for line in lines if line.get_drawstyle() == "steps-post"]
 
 
 @pytest.fixture
@@ -217,47 +234,50 @@ def test_the_rows_of_a_ledger_tell_its_history(ledger: Ledger):
     settle(ledger, charge("free", population="riders", epsilon="0"))
     ledger.raise_ceiling("riders", total=Fraction(5), per_month=None, reason="more", by="ana")
     settle(ledger, charge("cd", population="riders", epsilon="0.25"))
-    past = BudgetHistory.of("riders", ledger.entries("riders"), Currency())
-    assert past.sums == (Fraction("0.5"), Fraction("0.75"))
-    assert [limit for _, limit in past.ceilings] == [3, 5]
-    assert [limit for _, limit in past.limits] == [2, None]
-    assert [time for time, _ in past.charges] == sorted(time for time, _ in past.charges)
+    past = heights(staircase(*ledger.entries("riders")))
+    assert past == [[0, 0.5, 0.75], [3, 5], [2]]
 
 
 def test_an_account_in_rho_has_its_limits_in_rho(tmp_path: Path):
     ledger = Ledger(tmp_path / "ledger")
     opened = account("riders", ceiling="3", delta=Fraction(1, 10**9))
     ledger.open_account(opened)
-    past = BudgetHistory.of("riders", ledger.entries("riders"), opened.currency)
-    assert [limit for _, limit in past.ceilings] == [opened.limit]
+    entries = [*ledger.entries("riders"), CHARGES[0]]
+    picture = staircase(*entries, currency=opened.currency)
+    assert opened.limit is not None
+    assert heights(picture) == [[0, 0.5], [float(opened.limit)]]
+    assert picture.alt_text.startswith("ρ, sum of all charges over time.")
 
 
 def test_sums_grow_charge_by_charge_and_months_are_added_up():
-    displayed = history()
-    assert displayed.sums == (Fraction("0.5"), Fraction("0.75"), Fraction("1.25"), Fraction("2.25"))
-    assert {month.strftime("%Y-%m"): spent for month, spent in displayed.months.items()} == {
-        "2026-01": Fraction("0.75"),
-        "2026-02": Fraction("0.5"),
-        "2026-04": Fraction(1),
+    picture = staircase(ACCOUNT, *CHARGES, RAISE)
+    assert heights(picture) == [[0, 0.5, 0.75, 1.25, 2.25], [3, 4], [1]]
+    bars = {
+        f"{num2date(x):%Y-%m-%d}": y
+        for bar in picture.figure.axes[0].collections
+        for x, y in bar.get_paths()[0].vertices.tolist()
+        if y
     }
+    ends = {"2026-01-01": 0.75, "2026-02-01": 0.5, "2026-04-01": 1, "2026-05-01": 1}
+    assert bars == ends | {"2026-03-01": 0.5}
 
 
 @pytest.mark.chain
 @pytest.mark.parametrize(
-    "changes",
+    "entries",
     [
-        {},
-        {"limits": ((at(1, 1), None),)},
-        {"ceilings": ((at(1, 1), None),), "limits": ()},
-        {"charges": ()},
-        {"charges": ((at(1, 1), Fraction(1, 10**9)),)},
-        {"charges": tuple((at(1, 1 + day % 28), Fraction(1)) for day in range(3000))},
-        {"population": "riders of a $long$ name " * 9, "currency": Currency(Fraction(1, 10**9))},
+        (ACCOUNT, *CHARGES, RAISE),
+        (row("account", at(1, 1), ceiling="3", per_month="none"), *CHARGES),
+        (row("account", at(1, 1), ceiling="none"), *CHARGES),
+        (ACCOUNT,),
+        (ACCOUNT, row("reserve", at(1, 1), amount="0.000000001")),
+        (ACCOUNT, *(row("reserve", at(1, 1 + day % 28), amount="1") for day in range(3000))),
     ],
-    ids=["all", "no month", "no limit", "nothing", "a nano-ε", "3000 charges", "a long name"],
+    ids=["all", "no month", "no limit", "nothing", "a nano-ε", "3000 charges"],
 )
-def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
-    picture = budget_staircase(history(**changes)).png
+@pytest.mark.parametrize("population", ["riders", "riders of a $long$ name " * 9])
+def test_a_staircase_is_a_small_picture(entries: tuple[Entry, ...], population: str):
+    picture = staircase(*entries, population=population, currency=Currency(Fraction(1, 10**9))).png
     assert len(picture) < MOST_BYTES
     # A browser window of 1300 pixels shows so many whole in Dagster's dialog.
     assert int.from_bytes(picture[16:20], "big") <= 900
@@ -265,16 +285,14 @@ def test_a_staircase_is_a_small_picture(changes: dict[str, object]):
 
 @pytest.mark.chain
 def test_equal_histories_give_equal_pictures():
+    without_month = row("account", at(1, 1), ceiling="3")
     first, again, *alternatives = (
-        budget_staircase(history(**changes)).svg
-        for changes in ({}, {}, {"limits": ()}, {"ceilings": ()})
+        staircase(*entries, *CHARGES).svg for entries in ([ACCOUNT], [ACCOUNT], [without_month], [])
     )
     assert first == again
     assert first not in alternatives
 
 
 def test_simultaneous_charges_are_summed():
-    moment = (at(1, 5), at(1, 5))
-    twice = tuple((time, Fraction(1)) for time in moment)
-    spent = budget._budget_lines(history(charges=twice, ceilings=((at(1, 1), None),), limits=()))
-    assert [line.end[1] for line in spent if line.end] == [2.0]
+    charged = row("reserve", at(1, 5), amount="1")
+    assert heights(staircase(charged, charged)) == [[0, 1, 2]]

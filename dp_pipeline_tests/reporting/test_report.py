@@ -17,9 +17,9 @@ from dp_pipeline.config.domain import RowsOfPerson
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.releases.release import code_version
 from dp_pipeline.reporting import pages, rendering
-from dp_pipeline.reporting.figures import Picture, line_chart
 from dp_pipeline.reporting.figures.curves import utility_panels
-from dp_pipeline.reporting.figures.picture import new_figure
+from dp_pipeline.reporting.figures.lines import line_chart
+from dp_pipeline.reporting.figures.picture import Picture, new_figure
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.releases import Level, Standing

@@ -16,8 +16,8 @@ import pytest
 
 from dp_pipeline.ledger import Balance
 from dp_pipeline.raw.data_docs import INDEX, write_data_docs
-from dp_pipeline.reporting.figures import line_chart
 from dp_pipeline.reporting.figures.curves import NOISE_BARS, utility_panels
+from dp_pipeline.reporting.figures.lines import line_chart
 from dp_pipeline.reporting.pages import write_report
 from dp_pipeline.reporting.prices import BudgetForecast
 from dp_pipeline.reporting.rendering import card_page

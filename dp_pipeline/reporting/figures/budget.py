@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
-from dp_pipeline.config.amounts import NANO, PURE, Currency, epsilon_text
+from dp_pipeline.config.amounts import NANO, Currency, epsilon_text
 from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Entry
 from dp_pipeline.reporting.figures.curves import first_day, window_axis
@@ -26,131 +25,68 @@ from dp_pipeline.reporting.figures.picture import Picture
 
 _UNLIMITED = "none"
 
+_SHORTEST = timedelta(hours=1)
+"""Least time that the axis shows: charges of one minute would stand on its edge."""
 
-@dataclass(frozen=True)
-class BudgetHistory:
-    """The charges and limits of one account over time.
+
+def budget_staircase(population: str, entries: Sequence[Entry], currency: Currency) -> Picture:
+    """Return the picture of the sum of an account's charges over time, with the ceiling.
+
+    Where months are limited, it also has that limit, and a bar for the charges of each month.
 
     population   name of the account
-    charges      (time, amount) of every charge above 0, times the number of its windows
-    ceilings     (time, ceiling of all charges from then on; None: no ceiling)
-    limits       (time, limit of a calendar month from then on; None: no limit)
-    currency     currency of the amounts
-
-    >>> history = BudgetHistory("trips", ((datetime(2026, 1, 5), Fraction(1, 2)),), (), ())
-    >>> history.months
-    {datetime.datetime(2026, 1, 1, 0, 0): Fraction(1, 2)}
+    entries      its rows of the ledger
+    currency     currency of its amounts
     """
-
-    population: str
-    charges: tuple[tuple[datetime, Fraction], ...]
-    ceilings: Limits
-    limits: Limits
-    currency: Currency = PURE
-
-    @classmethod
-    def of(cls, population: str, entries: Sequence[Entry], currency: Currency) -> BudgetHistory:
-        """Return the history of charges and limits in a population's rows of the ledger.
-
-        entries   these rows
-        """
-        declared = [entry for entry in entries if entry.event in ("account", "raise")]
-        charged = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
-        charges = [(_time(entry), Fraction(entry.charge_in_all_windows, NANO)) for entry in charged]
-        ceilings = _limits(declared, "limit", "ceiling")
-        limits = _limits(declared, "month_limit", "per_month")
-        return cls(population, tuple(charges), ceilings, limits, currency)
-
-    @property
-    def sums(self) -> tuple[Fraction, ...]:
-        """For each charge, the sum of all charges up to and including it."""
-        return tuple(accumulate(amount for _, amount in self.charges))
-
-    @property
-    def months(self) -> dict[datetime, Fraction]:
-        """First moment of a calendar month → sum of its charges; months without any are absent."""
-        sums: dict[datetime, Fraction] = {}
-        for time, amount in self.charges:
-            month = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-            sums[month] = sums.get(month, Fraction(0)) + amount
-        return sums
+    charges = [entry for entry in entries if entry.is_charge and entry.nano_epsilon]
+    declared = [entry for entry in entries if entry.event in ("account", "raise")]
+    ceilings = _limits(declared, "limit", "ceiling")
+    month_limits = _limits(declared, "month_limit", "per_month")
+    title = f"Spent on {population}, for ever"
+    footnote = f"{len(charges)} charge{'s' * (len(charges) != 1)}; nothing is ever refunded."
+    if month_limits:
+        footnote += " Bars: what each month has cost."
+    if not charges:
+        return line_chart([], title=title, footnote=footnote)
+    times = [_time(entry) for entry in charges]
+    amounts = [Fraction(entry.charge_in_all_windows, NANO) for entry in charges]
+    months: dict[datetime, Fraction] = {}
+    for time, amount in zip(times, amounts, strict=True):
+        month = time.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        if month_limits:
+            months[month] = months.get(month, Fraction(0)) + amount
+    shown_times = [*times, *map(_time, declared), *months, *map(_next, months)]
+    first, last = min(shown_times), max(shown_times)
+    margin = max(last - first, _SHORTEST)
+    start, end = day_of(first - margin * 0.02), day_of(last + margin * 0.08)
+    sums = list(accumulate(amounts))
+    spent = [Point(day_of(time), float(total)) for time, total in zip(times, sums, strict=True)]
+    lines = [Line(f"spent {epsilon_text(sums[-1])}", 0, [Point(start, 0.0), *spent], "steps")]
+    allowed = {"ceiling": ceilings, "limit of a month": month_limits}
+    for place, (name, points) in enumerate(allowed.items(), 1):
+        if points:
+            lines += [Line(f"{name} {points[-1].value:.4g}", place, points, "dashed steps")]
+    bars = [Bar(day_of(month), day_of(_next(month)), float(cost)) for month, cost in months.items()]
+    x_axis = HorizontalAxis("time of the charge (UTC)", "time", span=(start, end))
+    y_axis = VerticalAxis(f"{currency.symbol}, sum of all charges", "linear", floor=0.0)
+    return line_chart([Panel(lines, x_axis, y_axis, bars)], title=title, footnote=footnote)
 
 
 def _time(entry: Entry) -> datetime:
     return datetime.fromisoformat(entry.time).astimezone(UTC)
 
 
-Limits = tuple[tuple[datetime, Fraction | None], ...]
-"""(time, limit from then on); None where there is none."""
-
-
-def _limits(entries: Sequence[Entry], *names: str) -> Limits:
-    """Return (time, limit) of each row of the ledger, None for no limit.
+def _limits(entries: Sequence[Entry], *names: str) -> list[Point]:
+    """Return the time and limit of each row of the ledger that has one.
 
     names   facts of a row that may hold the limit, the preferred one first
     """
     limits = []
     for entry in entries:
         text = next((entry.facts[name] for name in names if name in entry.facts), _UNLIMITED)
-        limits.append((_time(entry), None if text == _UNLIMITED else Fraction(text)))
-    return tuple(limits)
-
-
-_SHORTEST = timedelta(hours=1)
-"""Least time that the axis shows: charges of one minute would stand on its edge."""
-
-
-def budget_staircase(history: BudgetHistory) -> Picture:
-    """Return the picture of the sum of charges over time, with the ceiling.
-
-    Where months are limited, it also has that limit, and a bar for the charges of each month.
-    """
-    many = len(history.charges)
-    footnote = f"{many} charge{'s' * (many != 1)}; nothing is ever refunded."
-    if _has_months(history):
-        footnote += " Bars: what each month has cost."
-    title = f"Spent on {history.population}, for ever"
-    if not many:
-        return line_chart([], title=title, footnote=footnote)
-    start, end = map(day_of, _span(history))
-    bars = [
-        Bar(max(day_of(month), start), min(day_of(_next(month)), end), float(spent))
-        for month, spent in history.months.items()
-        if _has_months(history)
-    ]
-    x_axis = HorizontalAxis("time of the charge (UTC)", "time", span=(start, end))
-    y_axis = VerticalAxis(f"{history.currency.symbol}, sum of all charges", "linear", floor=0.0)
-    panel = Panel(_budget_lines(history), x_axis, y_axis, bars)
-    return line_chart([panel], title=title, footnote=footnote)
-
-
-def _budget_lines(history: BudgetHistory) -> list[Line]:
-    spent = [Point(day_of(_span(history)[0]), 0.0)]
-    for (time, _), total in zip(history.charges, history.sums, strict=True):
-        spent.append(Point(day_of(time), float(total)))
-    lines = [Line(f"spent {epsilon_text(history.sums[-1])}", 0, spent, "steps")]
-    allowed = (("ceiling", history.ceilings), ("limit of a month", history.limits))
-    for place, (name, levels) in enumerate(allowed, 1):
-        points = [
-            Point(day_of(time), float(amount)) for time, amount in levels if amount is not None
-        ]
-        if points:
-            lines += [Line(f"{name} {points[-1].value:.4g}", place, points, "dashed steps")]
-    return lines
-
-
-def _has_months(history: BudgetHistory) -> bool:
-    return any(limit is not None for _, limit in history.limits)
-
-
-def _span(history: BudgetHistory) -> tuple[datetime, datetime]:
-    times = [time for time, _ in (*history.charges, *history.ceilings)]
-    first, last = min(times), max(times)
-    if _has_months(history):
-        first = min(first, *history.months)
-        last = max(last, *(_next(month) for month in history.months))
-    margin = max(last - first, _SHORTEST)
-    return first - margin * 0.02, last + margin * 0.08
+        if text != _UNLIMITED:
+            limits.append(Point(day_of(_time(entry)), float(Fraction(text))))
+    return limits
 
 
 def _next(month: datetime) -> datetime:

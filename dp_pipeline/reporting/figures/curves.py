@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.windows import Windows
@@ -96,27 +95,18 @@ def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
     return Panel(lines, x_axis, _up(about, about.unit or ""))
 
 
-class WindowNumber(NamedTuple):
-    """A number of one time window, with the deviation of its noise, which is 0 if it is exact."""
-
-    window: str
-    value: float
-    deviation: float = 0.0
+OverWindows = Mapping[str, Sequence[tuple[str, float, float]]]
+"""Model → (time window, number, deviation of its noise: 0 if it is exact)."""
 
 
-def window_panel(
-    values: Mapping[str, Sequence[WindowNumber]], windows: Windows, y_axis: VerticalAxis
-) -> Panel:
+def window_panel(values: OverWindows, windows: Windows, y_axis: VerticalAxis) -> Panel:
     """Return the panel of numbers over time windows, with a line for each model; a number stands at
-    the first day of its window.
-
-    values   model → its numbers
-    """
-    names = {number.window for numbers in values.values() for number in numbers}
+    the first day of its window."""
+    names = {window for numbers in values.values() for window, _, _ in numbers}
     ticks = {first_day(windows, name): name for name in sorted(names, key=windows.start)}
     lines = []
     for place, (model, numbers) in enumerate(values.items()):
-        points = [Point(first_day(windows, n.window), n.value, n.deviation) for n in numbers]
+        points = [Point(first_day(windows, window), *number) for window, *number in numbers]
         lines.append(Line(model, place, points))
     return Panel(lines, window_axis(windows, ticks), y_axis)
 
