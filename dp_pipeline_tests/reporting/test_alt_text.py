@@ -1,6 +1,7 @@
 """What a picture shows, in words; the layout of a graph; charts over K."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -19,7 +20,12 @@ from dp_pipeline.reporting.figures.curves import (
 )
 from dp_pipeline.reporting.figures.lines import Panel, VerticalAxis, line_chart
 from dp_pipeline.reporting.figures.marginals import MOST_PANELS, marginal_bars
-from dp_pipeline.reporting.figures.model_graph import ModelGraph, model_graph
+from dp_pipeline.reporting.figures.model_graph import (
+    MOST_CLIQUES,
+    Node,
+    lay_out_cliques,
+    model_graph,
+)
 from dp_pipeline.reporting.figures.picture import MOST_ITEMS, Picture
 from dp_pipeline.reporting.releases import figure_over_k
 from dp_pipeline_tests.reporting.samples import (
@@ -117,24 +123,22 @@ def trees(draw: st.DrawFn) -> list[int]:
     return [place.get(parents[old], -1) for old in order]
 
 
-def graph_of(parents: list[int], *, most: int = 1000) -> ModelGraph:
+def graph_of(parents: list[int], *, most: int = 1000) -> list[Node]:
     """Clique i has attribute ``own i`` and one that it shares with its parent."""
     lines = [
         (f"own {index}, with {index}" if parent >= 0 else f"own {index}", parent, f"with {index}")
         for index, parent in enumerate(parents)
     ]
     table = cliques(*[(text, up, shared if up >= 0 else "") for text, up, shared in lines])
-    return ModelGraph.of(table, most=most)
+    return lay_out_cliques(table, most=most)
 
 
 @pytest.mark.chain
 @given(trees())
 def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
-    graph = graph_of(parents)
-    nodes = graph.nodes
+    nodes = graph_of(parents)
     places = [int(node.own[0].removeprefix("own ")) for node in nodes]
     assert sorted(places) == list(range(len(parents)))
-    assert (graph.hidden, graph.links) == (0, sum(parent >= 0 for parent in parents))
     # Lanes grow with the logarithm of the cliques.
     assert max(node.lane for node in nodes) <= math.log2(len(nodes))
     for index, node in enumerate(nodes):
@@ -151,30 +155,40 @@ def test_every_clique_stands_once_below_the_one_it_hangs_on(parents: list[int]):
 @pytest.mark.chain
 @given(trees(), st.integers(1, 20))
 def test_graph_has_the_cliques_nearest_to_a_root(parents: list[int], most: int):
-    graph = graph_of(parents, most=most)
-    assert len(graph.nodes) == min(most, len(parents))
-    assert graph.hidden == max(0, len(parents) - most)
+    nodes = graph_of(parents, most=most)
+    assert len(nodes) == min(most, len(parents))
 
     def depth(index: int) -> int:
         return 0 if parents[index] < 0 else 1 + depth(parents[index])
 
-    displayed = {int(node.own[0].removeprefix("own ")) for node in graph.nodes}
+    displayed = {int(node.own[0].removeprefix("own ")) for node in nodes}
     hidden = set(range(len(parents))) - displayed
     assert max(map(depth, displayed)) <= min(map(depth, hidden), default=len(parents))
 
 
 def test_a_chain_is_one_lane_and_light_branches_come_first():
-    assert [node.lane for node in graph_of([-1, 0, 1, 2]).nodes] == [0, 0, 0, 0]
-    branched = [(node.own[0], node.lane) for node in graph_of([-1, 0, 0, 1]).nodes]
+    assert [node.lane for node in graph_of([-1, 0, 1, 2])] == [0, 0, 0, 0]
+    branched = [(node.own[0], node.lane) for node in graph_of([-1, 0, 0, 1])]
     assert branched == [("own 0", 0), ("own 2", 1), ("own 1", 0), ("own 3", 0)]
 
 
 def test_cliques_that_share_nothing_have_no_link():
-    graph = ModelGraph.of(cliques(("a, b", -1, ""), ("c", 0, ""), ("b, d", 0, "b")), most=9)
-    linked = {node.own: node.parent for node in graph.nodes}
+    nodes = lay_out_cliques(cliques(("a, b", -1, ""), ("c", 0, ""), ("b, d", 0, "b")), most=9)
+    linked = {node.own: node.parent for node in nodes}
     assert linked == {("a", "b"): None, ("c",): None, ("d",): 0}
-    assert [node.separator for node in graph.nodes] == [(), ("b",), ()]
-    assert ModelGraph.of(cliques(), most=9) == ModelGraph((), 0)
+    assert [node.separator for node in nodes] == [(), ("b",), ()]
+    assert lay_out_cliques(cliques(), most=9) == []
+
+
+def test_a_footnote_counts_the_cliques_that_are_hidden():
+    shared = [f"a{index}" for index in range(MOST_CLIQUES + 2)]
+    lines = [
+        (", ".join(pair), row - 1, pair[0] * (row > 0)) for row, pair in enumerate(pairwise(shared))
+    ]
+    footnote = model_graph(cliques(*lines), title="t").figure.get_supxlabel()
+    assert footnote.endswith("their separator.\n1 more are not shown.")
+    alone = model_graph(cliques(("a, b", -1, "")), title="t").figure.get_supxlabel()
+    assert alone == "No two cliques share an attribute."
 
 
 NAN = math.nan

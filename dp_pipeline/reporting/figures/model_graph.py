@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ class Node:
 
     lane        column of the drawing, 0 at the left: the largest branch below a clique stays in its
                 lane, so n cliques take at most 1 + log2 n lanes
-    parent      position of its parent in ``ModelGraph.nodes``; None where it shares nothing
+    parent      position of its parent among the drawn cliques; None where it shares nothing
     own         attributes that its parent does not have, in the order of the clique
     separator   attributes that it shares with its parent
     cells       number of cells of its table
@@ -34,100 +35,49 @@ class Node:
     cells: int
 
 
-@dataclass(frozen=True)
-class ModelGraph:
-    """The positions of the cliques of a model in a drawing, each below its parent.
+def lay_out_cliques(cliques: Mapping[str, np.ndarray], *, most: int) -> list[Node]:
+    """Return the ``most`` cliques nearest to a root, from top to bottom, each below its parent.
 
-    nodes    from top to bottom
-    hidden   number of cliques that are not shown: those furthest from a root
+    cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
 
-    >>> graph = ModelGraph.of(
-    ...     {
-    ...         "attributes": np.array(["a, b", "b, c", "d"]),
-    ...         "cells": np.array([4, 6, 2]),
-    ...         "parent": np.array([-1, 0, 0]),
-    ...         "separator": np.array(["", "b", ""]),
-    ...     },
-    ...     most=40,
-    ... )
-    >>> [(node.own, node.separator, node.parent) for node in graph.nodes]
+    >>> table = {
+    ...     "attributes": np.array(["a, b", "b, c", "d"]),
+    ...     "cells": np.array([4, 6, 2]),
+    ...     "parent": np.array([-1, 0, 0]),
+    ...     "separator": np.array(["", "b", ""]),
+    ... }
+    >>> [(node.own, node.separator, node.parent) for node in lay_out_cliques(table, most=40)]
     [(('a', 'b'), (), None), (('c',), ('b',), 0), (('d',), (), None)]
     """
+    import networkx as nx
 
-    nodes: tuple[Node, ...]
-    hidden: int
-
-    @classmethod
-    def of(cls, cliques: Mapping[str, np.ndarray], *, most: int) -> ModelGraph:
-        """Return the graph of the ``most`` cliques nearest to a root.
-
-        cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
-        """
-        names = [_names(text) for text in cliques["attributes"].tolist()]
-        shared = [_names(text) for text in cliques["separator"].tolist()]
-        # A link between cliques that share no attribute has no meaning.
-        parents = [
-            parent if parent >= 0 and separator else None
-            for parent, separator in zip(cliques["parent"].tolist(), shared, strict=True)
-        ]
-        children = _children(parents, range(len(parents)))
-        nearest_first = list(children[None])
-        for clique in nearest_first:
-            nearest_first += children.get(clique, [])
-        node_of: dict[int, int] = {}
-        nodes: list[Node] = []
-        for clique, lane in _assign_lanes(parents, nearest_first[:most]):
-            parent = parents[clique]
-            node_of[clique] = len(nodes)
-            nodes.append(
-                Node(
-                    lane=lane,
-                    parent=None if parent is None else node_of[parent],
-                    own=tuple(name for name in names[clique] if name not in shared[clique]),
-                    separator=shared[clique],
-                    cells=int(cliques["cells"][clique]),
-                )
-            )
-        return cls(tuple(nodes), len(names) - len(nodes))
-
-    @property
-    def links(self) -> int:
-        """The number of shown cliques with a parent."""
-        return sum(node.parent is not None for node in self.nodes)
+    names = [_names(text) for text in cliques["attributes"].tolist()]
+    shared = [_names(text) for text in cliques["separator"].tolist()]
+    # A link between cliques that share no attribute has no meaning. All roots hang on −1.
+    pairs = zip(cliques["parent"].tolist(), shared, strict=True)
+    parents = [parent if separator else -1 for parent, separator in pairs]
+    tree = nx.DiGraph(zip(parents, range(len(parents)), strict=True))
+    tree.add_node(-1)
+    nearest_first = [clique for layer in nx.bfs_layers(tree, -1) for clique in layer]
+    tree = tree.subgraph(nearest_first[: most + 1])
+    weight = {clique: (len(nx.descendants(tree, clique)), clique) for clique in tree}
+    light_first = partial(sorted, key=weight.__getitem__)
+    nodes: list[Node] = []
+    positions: dict[int, int] = {}
+    for root in sorted(tree[-1]):
+        for clique in nx.dfs_preorder_nodes(tree, root, sort_neighbors=light_first):
+            lane, parent = 0, positions.get(parents[clique])
+            if parent is not None:
+                lane = nodes[parent].lane + (clique != light_first(tree[parents[clique]])[-1])
+            positions[clique] = len(nodes)
+            own = tuple(name for name in names[clique] if name not in shared[clique])
+            cells = int(cliques["cells"][clique])
+            nodes.append(Node(lane, parent, own, shared[clique], cells))
+    return nodes
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(", ")) if text else ()
-
-
-def _assign_lanes(parents: list[int | None], visible: list[int]) -> list[tuple[int, int]]:
-    """Return (clique, lane) of the visible cliques from top to bottom of a drawing; below a clique
-    the largest branch stays in its lane.
-
-    parents   parent of each clique, None for a root
-    """
-    children = _children(parents, visible)
-    weight = dict.fromkeys(visible, 1)
-    for clique in reversed(visible):
-        parent = parents[clique]
-        if parent is not None:
-            weight[parent] += weight[clique]
-    stack = [(root, 0) for root in reversed(children[None])]
-    lanes = []
-    while stack:
-        clique, lane = stack.pop()
-        lanes.append((clique, lane))
-        branches = sorted(children.get(clique, []), key=lambda child: weight[child])
-        # The branch that is pushed last is popped first.
-        stack += [(child, lane + (child != branches[-1])) for child in reversed(branches)]
-    return lanes
-
-
-def _children(parents: list[int | None], visible: list[int] | range) -> dict[int | None, list[int]]:
-    children: dict[int | None, list[int]] = {None: []}
-    for clique in visible:
-        children.setdefault(parents[clique], []).append(clique)
-    return children
 
 
 MOST_CLIQUES = 40
@@ -146,28 +96,28 @@ def model_graph(cliques: Mapping[str, np.ndarray], *, title: str) -> Picture:
 
     cliques   ``SyntheticTable.tables()["cliques"]``: attributes, cells, parent, separator
     """
-    graph = ModelGraph.of(cliques, most=MOST_CLIQUES)
-    rows = max(2, len(graph.nodes))
+    nodes = lay_out_cliques(cliques, most=MOST_CLIQUES)
+    rows = max(2, len(nodes))
     figure = picture.new_figure(picture.WIDTH, _AROUND + _LINE * rows)
     axes = figure.add_subplot()
     picture.set_title(figure, title)
-    if not graph.nodes:
+    if not nodes:
         picture.say_nothing_to_show(axes, "no cliques")
         return Picture(title, figure, _alt_text(cliques))
     axes.set_axis_off()
     axes.set_xlim(-0.08, picture.WIDTH - 0.3)
     axes.set_ylim(rows - 0.4, -0.5)
-    for row, node in enumerate(graph.nodes):
+    for row, node in enumerate(nodes):
         if node.parent is not None:
-            above, here = graph.nodes[node.parent].lane * _LANE, node.lane * _LANE
+            above, here = nodes[node.parent].lane * _LANE, node.lane * _LANE
             xs, ys = [above, above, here], [node.parent, row, row]
             axes.plot(xs, ys, color=picture.MUTED, linewidth=1.1, zorder=1)
         _draw_node(axes, node, row)
     footnote = "Bold: what a clique adds to the one that it hangs on. Below: their separator."
-    if not graph.links:
+    if all(node.parent is None for node in nodes):
         footnote = "No two cliques share an attribute."
-    if graph.hidden:
-        footnote += f"\n{graph.hidden} more are not shown."
+    if len(nodes) < len(cliques["cells"]):
+        footnote += f"\n{len(cliques['cells']) - len(nodes)} more are not shown."
     picture.set_footnote(figure, footnote)
     return Picture(title, figure, _alt_text(cliques))
 
