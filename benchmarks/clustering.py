@@ -20,6 +20,7 @@ import numpy as np
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.parameters import from_text
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import parse_noise
 from dp_pipeline.metrics.clustering import nicv
@@ -55,14 +56,9 @@ def private(model: str, noise: str, rows: int, k: int) -> tuple[Callable[[], np.
     fitted = from_text(MODELS[model], texts, of=model)
 
     def fit() -> np.ndarray:
-        curator = Curator(
-            counter,
-            domain=DOMAIN,
-            distance=1,
-            accountant=Accountant(Fraction(1)),
-            transcript=Transcript(),
-            noise=parse_noise(noise),
-        )
+        accountant = Accountant(Fraction(1))
+        executor = QueryExecutor(counter, accountant, Transcript(), parse_noise(noise))
+        curator = Curator(executor, DOMAIN, distance=1)
         clusters = fitted.fit(curator, epsilon=Fraction(1), rng=np.random.default_rng(0))
         assert isinstance(clusters, Clusters)
         return clusters.centres

@@ -67,6 +67,7 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     import numpy as np
 
     from dp_pipeline.config.catalogue import find_spec
+    from dp_pipeline.gate.charge import QueryExecutor
     from dp_pipeline.gate.curator import Curator
     from dp_pipeline.gate.noise import parse_noise
     from dp_pipeline.models import MODELS
@@ -80,14 +81,9 @@ def fit(dataset: str, folder: Path, model: str, epsilon: str) -> Measured:
     start = time.perf_counter()
     counter = open_counter(spec, Snapshot(folder / dataset / "rows", KEY), "memory")
     read = time.perf_counter() - start
-    curator = Curator(
-        counter,
-        domain=spec.domain,
-        distance=spec.distance,
-        accountant=Accountant(Fraction(epsilon)),
-        transcript=Transcript(),
-        noise=parse_noise("exact"),
-    )
+    accountant = Accountant(Fraction(epsilon))
+    executor = QueryExecutor(counter, accountant, Transcript(), parse_noise("exact"))
+    curator = Curator(executor, spec.domain, spec.distance)
     rng = np.random.default_rng(0)
     start, worked = time.perf_counter(), time.process_time()
     released = MODELS[model]().fit(curator, epsilon=Fraction(epsilon), rng=rng)

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE, Currency
-from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.domain import Domain, Relation
 from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
+from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.results.accountant import (
     EXPONENTIAL,
     GAUSSIAN,
@@ -164,20 +166,19 @@ def curator_over(
     domain: Domain = TOWN,
     currency: Currency = PURE,
     accountant: Accountant | None = None,
-    **declared: Any,
+    benchmark: bool = False,
+    relation: Relation = "add_remove",
+    paid_marginals: PaidMarginals | None = None,
 ) -> Curator:
     """A curator with a budget of ε, or of ρ, or that of an accountant; over rows, another counter,
     or (None) a transcript alone.
-
-    declared   ``benchmark`` and ``relation``, where they are not those of a release
     """
     counter = LoopCounter(rows) if isinstance(rows, tuple | list) else rows
-    return Curator(
+    executor = QueryExecutor(
         counter,
-        domain=domain,
-        distance=distance,
-        accountant=Accountant(epsilon, currency) if accountant is None else accountant,
-        transcript=Transcript() if transcript is None else transcript,
-        noise=SeededNoise(1) if noise is None else noise,
-        **declared,
+        Accountant(epsilon, currency) if accountant is None else accountant,
+        Transcript() if transcript is None else transcript,
+        SeededNoise(1) if noise is None else noise,
     )
+    paid = {} if paid_marginals is None else paid_marginals
+    return Curator(executor, domain, distance, benchmark, relation, paid)

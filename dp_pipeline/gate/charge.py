@@ -37,6 +37,8 @@ Counts = TypeVar("Counts")
 AnyCounter = TypeVar("AnyCounter")
 """The source of exact answers about rows: a Counter, or an UndeclaredDomainCounter."""
 
+OtherCounter = TypeVar("OtherCounter")
+
 CounterQuery = Callable[[AnyCounter], Sealed]
 """An exact question: a function of the counter, whose result has no noise yet."""
 
@@ -158,6 +160,17 @@ class QueryExecutor(Generic[AnyCounter]):
     def currency(self) -> Currency:
         """The currency of the accountant's budget: ε or ρ."""
         return self.accountant.currency
+
+    def recoded(
+        self, description: QuestionKey, recode: Callable[[AnyCounter], OtherCounter]
+    ) -> "QueryExecutor[OtherCounter]":
+        """Return an executor of the same budget, transcript and noise for recoded rows.
+
+        description   the recoding, which is part of every question about them
+        """
+        counter = None if self.counter is None else recode(self.counter)
+        recoding = (*self.recoding, digest_of(description))
+        return QueryExecutor(counter, self.accountant, self.transcript, self.noise, recoding)
 
     def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
         """Return a query for an integer vector: Laplace noise for an ε, Gaussian noise for a ρ.

@@ -24,7 +24,7 @@ from dp_pipeline.config.discovered_domain import DiscoveredAttribute, Discovered
 from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
 from dp_pipeline.config.encoding import MAX_BOUND, Coordinate
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor, digest_of
+from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor
 from dp_pipeline.gate.counter import UndeclaredDomainCounter
 from dp_pipeline.gate.mechanisms import laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
@@ -201,15 +201,9 @@ class _Discovery:
     def _with_bins(self, query: DiscoveryQuery, so_far: DiscoveredAttribute) -> DiscoveredAttribute:
         name, undeclared = query.attribute.name, query.undeclared
         interval = query.attribute.coordinate or Coordinate(*(so_far.bounds or (0.0, 0.0)))
-        interval_key = ("within", name, repr(interval.lower), repr(interval.upper))
-        executor = self.executor
-        rows = None if executor.counter is None else executor.counter.within(name, interval)
-        inner = QueryExecutor(
-            rows,
-            executor.accountant,
-            executor.transcript,
-            executor.noise,
-            (digest_of(interval_key),),
+        inner = self.executor.recoded(
+            ("within", name, repr(interval.lower), repr(interval.upper)),
+            lambda counter: counter.within(name, interval),
         )
         session = TreeSession(column_tree(name), query.spend, inner, Prefixes.root())
         cutter = QuantileCutter(

@@ -4,7 +4,7 @@ In a proof, ⊕ stands before the effect of one row more.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import Self, TypeVar, cast
@@ -22,10 +22,8 @@ from dp_pipeline.gate.charge import (
     NoisyQuery,
     QueryExecutor,
     QuestionKey,
-    digest_of,
 )
 from dp_pipeline.gate.counter import Counter, Sealed
-from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.rules import PredictedLabel
 from dp_pipeline.gate.scores import PUBLIC_ROW_SCORES, Score
@@ -33,7 +31,7 @@ from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.results.accountant import GAUSSIAN, Accountant, Spend
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, NoisyNumber, SparseTable
-from dp_pipeline.results.transcript import AnswerRecord, Transcript
+from dp_pipeline.results.transcript import AnswerRecord
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ PaidMarginals = dict[tuple[tuple[str, ...], Names], PaidMarginal]
 """(digests of the recodings of the rows, attributes) → the last measurement or refinement."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class TableCurator:
     """An interface by which a model asks about marginals and scores; it never shows a row.
 
@@ -62,51 +61,26 @@ class TableCurator:
     answer is stored there, count the rows, add noise and store. A disclosure without noise, which
     benchmark rows alone allow, is recorded in place of a charge.
 
-    counter, accountant, transcript, noise, recoding   see ``QueryExecutor``
-    domain       declared attributes
-    distance     rows that two neighbouring data sets differ by, at most, under ``relation``
-    benchmark    whether the rows are public, so that disclosures are allowed
-    paid_marginals   marginals of the same rows that this release alone may refine; measured ones
-                 are added; None: none yet
+    domain            declared attributes
+    distance          rows that two neighbouring data sets differ by, at most, under ``_relation``
+    _benchmark        whether the rows are public, so that disclosures are allowed
+    _paid_marginals   marginals of the same rows that this release alone may refine; measured ones
+                      are added
     """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        counter: Counter | None,
-        *,
-        domain: Domain,
-        distance: int,
-        accountant: Accountant,
-        transcript: Transcript,
-        noise: NoiseSource,
-        benchmark: bool = False,
-        relation: Relation = "add_remove",
-        recoding: tuple[str, ...] = (),
-        paid_marginals: PaidMarginals | None = None,
-    ) -> None:
-        self._domain, self._distance = domain, distance
-        self._benchmark, self._relation = benchmark, relation
-        self._executor = QueryExecutor(counter, accountant, transcript, noise, recoding)
-        self._paid_marginals: PaidMarginals = {} if paid_marginals is None else paid_marginals
-
-    @property
-    def domain(self) -> Domain:
-        """The domain of the declared attributes."""
-        return self._domain
-
-    @property
-    def distance(self) -> int:
-        """The largest number of rows by which two neighbouring data sets differ."""
-        return self._distance
+    _executor: QueryExecutor[Counter]
+    domain: Domain
+    distance: int
+    _benchmark: bool = False
+    _relation: Relation = "add_remove"
+    _paid_marginals: PaidMarginals = field(default_factory=dict)
 
     @property
     def accountant(self) -> Accountant:
-        """The accountant of this release's budget."""
         return self._executor.accountant
 
     @property
     def currency(self) -> Currency:
-        """The currency of the release's budget: ε or ρ."""
         return self._executor.currency
 
     def __repr__(self) -> str:
@@ -122,15 +96,16 @@ class TableCurator:
         is still one row more: all proofs hold. BoundaryViolation for groups that are not 0, 1, … in
         order.
         """
-        checks.require_groupings(self._domain, groupings)
+        checks.require_groupings(self.domain, groupings)
         grouped = {
-            name: grouping.apply_to(self._domain[name]) for name, grouping in groupings.items()
+            name: grouping.apply_to(self.domain[name]) for name, grouping in groupings.items()
         }
         # Constraints name levels, which the grouped attributes no longer have.
-        domain = Domain(self._domain.with_attributes(grouped).attributes)
-        rows = self._executor.counter
-        counter = None if rows is None else rows.grouped(groupings)
-        return self._recoded(counter, domain, ("groups", groupings))
+        domain = Domain(self.domain.with_attributes(grouped).attributes)
+        executor = self._executor.recoded(
+            ("groups", groupings), lambda counter: counter.grouped(groupings)
+        )
+        return replace(self, _executor=executor, domain=domain)
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Self:
         """Return a curator of the same rows and budget, with additional attributes, each derived
@@ -141,27 +116,13 @@ class TableCurator:
         Every row is recoded by itself, so one row more is still one row more. BoundaryViolation for
         a name that an attribute has, and for a rule without a group for each cell.
         """
-        checks.require_derived(self._domain, derived)
+        checks.require_derived(self.domain, derived)
         added = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
-        rows = self._executor.counter
-        counter = None if rows is None else rows.with_attributes(derived)
-        domain = Domain((*self._domain, *added), self._domain.constraints)
-        return self._recoded(counter, domain, ("derived attributes", derived))
-
-    def _recoded(self, counter: Counter | None, domain: Domain, description: QuestionKey) -> Self:
-        executor = self._executor
-        return type(self)(
-            counter,
-            domain=domain,
-            distance=self._distance,
-            accountant=executor.accountant,
-            transcript=executor.transcript,
-            noise=executor.noise,
-            benchmark=self._benchmark,
-            relation=self._relation,
-            recoding=(*executor.recoding, digest_of(description)),
-            paid_marginals=self._paid_marginals,
+        domain = Domain((*self.domain, *added), self.domain.constraints)
+        executor = self._executor.recoded(
+            ("derived attributes", derived), lambda counter: counter.with_attributes(derived)
         )
+        return replace(self, _executor=executor, domain=domain)
 
     def _laplace(
         self,

@@ -16,6 +16,7 @@ from dp_pipeline.config.domain import UNIT_WEIGHT, Domain
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import choice
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import NoiseSource
@@ -395,15 +396,12 @@ class ModelFit:
             # It answers questions about tables, and refuses all others.
             counter = cast(Counter, PartsCounter(counter, domain))
         return Curator(
-            counter,
-            domain=domain,
-            distance=self.spec.distance * (UNIT_WEIGHT if has_parts else 1),
-            accountant=accountant,
-            transcript=transcript,
-            noise=noise,
-            benchmark=not self.spec.is_release,
-            relation=self.spec.relation,
-            paid_marginals=paid,
+            QueryExecutor(counter, accountant, transcript, noise),
+            domain,
+            self.spec.distance * (UNIT_WEIGHT if has_parts else 1),
+            not self.spec.is_release,
+            self.spec.relation,
+            {} if paid is None else paid,
         )
 
     def fit_model(

@@ -59,8 +59,8 @@ def test_nothing_is_disclosed_of_protected_rows(ask: Question) -> None:
 
 def test_the_charge_comes_before_any_row_is_read(ask: Question) -> None:
     curator = benchmark(None)
-    curator._executor = replace(curator._executor, counter=Recorded(curator.accountant))
-    ask(curator)
+    executor = replace(curator._executor, counter=Recorded(curator.accountant))
+    ask(replace(curator, _executor=executor))
     (disclosed,) = curator.accountant.disclosures
     assert disclosed == Disclosure(disclosed.what, "because")
     assert curator.accountant.spends == ()

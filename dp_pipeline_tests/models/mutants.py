@@ -76,8 +76,8 @@ def unpaid_distance(curator: Curator, epsilon: Fraction, sound: Callable[..., An
 def half_the_noise(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Draw at half the deviation that was charged."""
     cheaper = CheaperNoise(curator._executor.noise, Fraction(2))
-    curator._executor = replace(curator._executor, noise=cheaper)
-    return sound(curator, epsilon)
+    executor = replace(curator._executor, noise=cheaper)
+    return sound(replace(curator, _executor=executor), epsilon)
 
 
 def refund(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
@@ -89,8 +89,7 @@ def refund(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> An
 
 def own_reach(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
     """Measure as if every person had one row."""
-    curator._distance = 1
-    return sound(curator, epsilon)
+    return sound(replace(curator, distance=1), epsilon)
 
 
 def unspent_rest(curator: Curator, epsilon: Fraction, sound: Callable[..., Any]) -> Any:
