@@ -105,7 +105,7 @@ class FitResponse:
         while True:
             cells, variances, ranges, offset = [], [], [], 0
             for table, of_rows in zip(tables, cells_of_tables, strict=True):
-                expected = self._rows.sums(of_rows, table.counts.size) * self._weight
+                expected = self._rows.sums(of_rows, table.table.size) * self._weight
                 is_single = expected > threshold * sqrt(table.variance)
                 label, many = np.cumsum(is_single) - 1, int(is_single.sum())
                 noise, pooled = np.full(many, table.variance), int((~is_single).sum())

@@ -9,10 +9,12 @@ import numpy as np
 
 from dp_pipeline.answers.estimate import Basis
 from dp_pipeline.answers.fit_response import FitResponse
-from dp_pipeline.answers.noisy_tables import MeasuredTable, NoisyTables
+from dp_pipeline.answers.noisy_tables import NoisyTables
 from dp_pipeline.answers.released_rows import MOST_CELLS, ReleasedRows
 from dp_pipeline.answers.unmeasured_pairs import UnmeasuredPairs
-from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.measurement import NoisyCounts
 
 RAKINGS = 3
 """Rounds in which the weights of a replicate are scaled to the measured tables, as drawn."""
@@ -79,13 +81,13 @@ class Precision:
     def __init__(
         self,
         rows: ReleasedRows,
-        tables: Sequence[MeasuredTable],
-        groups: Mapping[str, IntArray],
+        tables: Sequence[NoisyCounts],
+        groupings: Mapping[str, Grouping],
         dependence: Mapping[Names, float],
     ) -> None:
         self.released = rows
         self.codes, self.sizes, self.rows = rows.codes, rows.sizes, len(rows)
-        self._tables = NoisyTables(rows, tables, groups)
+        self._tables = NoisyTables(rows, tables, groupings)
         self.total = self._tables.total
         """Estimated number of true rows."""
         self.weight = self.total / max(1, rows.total)

@@ -10,13 +10,14 @@ import numpy as np
 
 from dp_pipeline.answers.conditions import Columns, Condition, is_stated, require_column
 from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal, require_number
-from dp_pipeline.answers.noisy_tables import dependence_of, groups_of, measured_tables
+from dp_pipeline.answers.noisy_tables import dependence_of, without_last_levels
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.config.domain import MISSING
 from dp_pipeline.config.encoding import FloatArray, Names, number_of
 from dp_pipeline.config.errors import DeclarationError, one_of, require_integer
 from dp_pipeline.results.clusters import Tables
+from dp_pipeline.results.synthetic_table import read_noisy_tables, stored_groupings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -486,16 +487,15 @@ def open_table(tables: Tables) -> OpenTable:
     synthetic = dict(tables["synthetic"])
     attributes = dict(zip(synthetic, codes, strict=True))
     sizes = {name: len(some) for name, some in labels.items()}
-    groups = groups_of(tables, codes)
-    measured = measured_tables(tables, sizes, groups)
+    groupings, measured = stored_groupings(tables), read_noisy_tables(tables, sizes)
     # Where no released row misses a value, the table's count of missing values is noise alone.
     complete = {
         name
         for name, column in codes.items()
         if len(column) and labels[name][-1] == MISSING and column.max() < sizes[name] - 1
     }
-    measured = [table.without_last_levels(complete, groups) for table in measured]
-    precision = Precision(ReleasedRows(codes, sizes), measured, groups, dependence_of(tables))
+    measured = [without_last_levels(table, complete, groupings) for table in measured]
+    precision = Precision(ReleasedRows(codes, sizes), measured, groupings, dependence_of(tables))
     return OpenTable(synthetic, precision, attributes, labels)
 
 

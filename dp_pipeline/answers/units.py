@@ -23,11 +23,7 @@ import numpy as np
 
 from dp_pipeline.answers.conditions import Condition, is_stated
 from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal
-from dp_pipeline.answers.noisy_tables import (
-    dependence_of,
-    groups_of,
-    measured_tables,
-)
+from dp_pipeline.answers.noisy_tables import dependence_of
 from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.answers.tables import (
@@ -42,7 +38,14 @@ from dp_pipeline.config.domain import SIZE
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.clusters import Tables
-from dp_pipeline.results.synthetic_table import PART, UNIT, first_parts, is_of_pairs
+from dp_pipeline.results.measurement import is_of_pairs
+from dp_pipeline.results.synthetic_table import (
+    PART,
+    UNIT,
+    first_parts,
+    read_noisy_tables,
+    stored_groupings,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,14 +183,14 @@ class OpenUnits(OpenTable):
         names = [name for name in codes if name != SIZE]
         declared = [name for name in of_units if name != SIZE]
         attributes = {SIZE: SIZE, **dict(zip((*declared, *of_parts), names, strict=True))}
-        sizes, groups = {name: len(some) for name, some in labels.items()}, groups_of(tables, codes)
-        measured = measured_tables(tables, sizes, groups)
+        sizes = {name: len(some) for name, some in labels.items()}
+        measured = read_noisy_tables(tables, sizes)
         pairs = [table for table in measured if is_of_pairs(table.attributes)]
         self._pairs = {table.attributes[1]: table for table in pairs}
         precision = Precision(
             ReleasedRows(codes, sizes, 1 / rows),
             [table for table in measured if not is_of_pairs(table.attributes)],
-            groups,
+            stored_groupings(tables),
             dependence_of(tables),
         )
         super().__init__(of_units, precision, attributes, labels)
@@ -321,7 +324,7 @@ class OpenUnits(OpenTable):
         if table is None or not {*used} <= {SIZE}:
             return unknown
         codes = self.precision.codes[names[0]]
-        is_match = np.zeros(table.counts.shape[1], dtype=np.bool_)
+        is_match = np.zeros(table.table.shape[1], dtype=np.bool_)
         is_match[codes[rows]] = True
         if is_match[codes[~rows]].any():
             return unknown
@@ -331,7 +334,7 @@ class OpenUnits(OpenTable):
         is_counted = is_counted if is_in_order else np.triu(is_counted)
         number = np.maximum(0, size - 1) if is_in_order else size * (size - 1) / 2
         number = number * np.isin(size, self._sizes[in_units])
-        counts = number * table.counts[:, is_counted].sum(axis=1)
+        counts = number * table.table[:, is_counted].sum(axis=1)
         return _Pairs(counts, number**2 * table.variance * is_counted.sum(), is_in_order)
 
 

@@ -9,9 +9,10 @@ from typing import Self
 
 import numpy as np
 
-from dp_pipeline.answers.noisy_tables import MeasuredTable, NoisyTables
+from dp_pipeline.answers.noisy_tables import NoisyTables
 from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
+from dp_pipeline.results.measurement import NoisyCounts
 
 TAIL_FACTOR = 1.2
 """Factor by which the deviations of cells of a scored pair are taken to be larger than normal ones:
@@ -199,7 +200,7 @@ class UnmeasuredPairs:
         """Return the shares of the levels, all above 0, as the noise of a count is added to each in
         squares."""
         tables = self._tables.with_attributes((name,)) or self._tables.tables
-        noise = min(table.variance * table.counts.size for table in tables)
+        noise = min(table.variance * table.table.size for table in tables)
         noise /= self._rows.sizes[name] * self._total**2
         shares = np.sqrt(self._rows.shares(name) ** 2 + noise)
         return np.asarray(shares / shares.sum())
@@ -221,23 +222,23 @@ class UnmeasuredPairs:
                 weights.append(1 / (1 + (deviation / (2 * usual)) ** 2))
         return sqrt(max(np.average(squares, weights=weights), LEAST_UNEXPLAINED * usual))
 
-    def _measured_square(self, table: MeasuredTable, axes: tuple[int, int]) -> tuple[float, float]:
+    def _measured_square(self, table: NoisyCounts, axes: tuple[int, int]) -> tuple[float, float]:
         """Return τ² of a measured pair without its noise, in rows², and the standard deviation of
         this.
 
         Without the means of its rows and columns, n cells of noise σ² have a square sum of
         σ²(r − 1)(s − 1), with a deviation of σ²√(2(r − 1)(s − 1)); the dependence adds
         τ²·Σp(1 − p)·Σq(1 − q)."""
-        others = tuple(axis for axis in range(table.counts.ndim) if axis not in axes)
-        counts = table.counts.sum(axis=others)
-        noise = table.variance * table.counts.size / counts.size
+        others = tuple(axis for axis in range(table.table.ndim) if axis not in axes)
+        counts = table.table.sum(axis=others)
+        noise = table.variance * table.table.size / counts.size
         parts = []
         for axis in axes:
             shares = self._rows.shares(table.attributes[axis])
             if table.is_grouped:
                 groups = self._tables.groups_of(table.attributes[axis])
                 shares = np.bincount(groups, shares).astype(np.float64)
-            parts.append(shares[: table.counts.shape[axis]])
+            parts.append(shares[: table.table.shape[axis]])
         off = counts - counts.sum() * np.outer(*parts)
         off -= off.mean(axis=0) + off.mean(axis=1, keepdims=True) - off.mean()
         freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)

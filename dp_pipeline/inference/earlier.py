@@ -14,17 +14,21 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray, Names
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.inference.consistency import project_to_simplex, spread
 from dp_pipeline.results.clusters import Synopsis, Tables
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
-from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
+from dp_pipeline.results.synthetic_table import (
+    noisy_table_names,
+    read_noisy_tables,
+    stored_groupings,
+)
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 FINER = 1.5
@@ -151,33 +155,18 @@ class StoredTables:
     def of(cls, tables: Tables, domain: Domain) -> StoredTables | None:
         """Return the noisy tables that a release stored; None if it stored none, or if the domain
         now declares other numbers of levels."""
-        described, of_cells = noisy_table_names(tables)
-        if not {described, of_cells} <= {*tables}:
+        if not {*noisy_table_names(tables)} <= {*tables}:
             return None
-        groups = tables.get("groups", {"attribute": np.zeros(0), "group": np.zeros(0)})
-        groupings = {
-            name: Grouping(tuple(groups["group"][groups["attribute"] == name].tolist()))
-            for name in dict.fromkeys(groups["attribute"].tolist())
-        }
-        if any(
-            grouping.group_of_level.size != domain[name].size
-            for name, grouping in groupings.items()
-        ):
+        groupings = stored_groupings(tables)
+        if any(len(each.groups) != domain[name].size for name, each in groupings.items()):
             return None
-        sizes = tables[described]["cells"].tolist()
-        ends = np.cumsum([0, *sizes]).tolist()
-        counts = tables[of_cells]["noisy_count"]
-        measured = []
-        for index, (first, end) in enumerate(pairwise(ends)):
-            text = str(tables[described]["marginal"][index])
-            names = tuple(text.split(", ")) if text else ()
-            shape = _shape(names, groupings, domain)
-            if int(np.prod(shape, dtype=np.int64)) != end - first:
-                return None
-            deviation = float(tables[described]["deviation"][index])
-            measured.append(
-                assume_gaussian_noise(names, counts[first:end].reshape(shape), deviation**2)
-            )
+        try:
+            counts = read_noisy_tables(tables, {name: domain[name].size for name in domain.names})
+        except Damaged:
+            return None
+        measured = (
+            assume_gaussian_noise(each.attributes, each.table, each.variance) for each in counts
+        )
         return cls(tuple(measured), groupings)
 
     def of_names(self, names: Names) -> NoisyMarginal | None:
@@ -203,15 +192,6 @@ class StoredTables:
 def assume_gaussian_noise(names: Names, table: np.ndarray, variance: float) -> NoisyMarginal:
     """Return a table as a marginal whose noise counts as Gaussian; no noise is added to it."""
     return NoisyMarginal(names, table, Fraction(max(variance, 1e-9)), gaussian=True)
-
-
-def _shape(names: Names, groupings: Mapping[str, Grouping], domain: Domain) -> tuple[int, ...]:
-    grouped = len(names) > 1 and not is_of_pairs(names)
-    axes = (name if name in domain.names else name.removeprefix("next ") for name in names)
-    return tuple(
-        groupings[name].size if grouped and name in groupings else domain[name].size
-        for name in axes
-    )
 
 
 ROUNDS = 10

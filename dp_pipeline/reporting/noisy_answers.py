@@ -25,8 +25,8 @@ from dp_pipeline.reporting.plausibility import DEVIATIONS, NoisyTotal
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.measurement import NoisyCounts, least_noisy
-from dp_pipeline.results.synthetic_table import SyntheticTable, is_of_pairs, noisy_table_names
+from dp_pipeline.results.measurement import NoisyCounts, is_of_pairs, least_noisy
+from dp_pipeline.results.synthetic_table import SyntheticTable, noisy_table_names
 
 SEEN = 2
 """Deviations of the noise by which a distance must exceed its mean to be an error of the model."""

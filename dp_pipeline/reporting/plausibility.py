@@ -30,20 +30,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from math import sqrt
 
 import numpy as np
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute, Domain
-from dp_pipeline.config.encoding import FloatArray, Names
+from dp_pipeline.config.encoding import FloatArray
 from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.accountant import LAPLACE, TREE_PATHS, Spend
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import LEFT_OUT, Tables
-from dp_pipeline.results.measurement import NoisyCounts, variance
-from dp_pipeline.results.synthetic_table import is_of_pairs, noisy_table_names
+from dp_pipeline.results.measurement import NoisyCounts, is_of_pairs, is_over_groups, variance
+from dp_pipeline.results.synthetic_table import (
+    described_tables,
+    flat_noisy_tables,
+    noisy_table_names,
+)
 
 DOUBTFUL = "What speaks against it"
 """The heading above warnings."""
@@ -112,23 +115,16 @@ class NoisyTotal:
         return noisy_text(self.rows, self.deviation)
 
     @classmethod
-    def of_sums(cls, totals: Iterable[tuple[float, float]]) -> NoisyTotal | None:
-        """Return the mean of (total, noise variance) pairs, weighted by 1/variance, with its
-        deviation; None if no variance is above 0."""
+    def of_counts(cls, counts: Iterable[NoisyCounts]) -> NoisyTotal | None:
+        """Return the mean of the totals of noisy tables that each count every row once, weighted by
+        1/variance, with its deviation; None if no variance is above 0."""
+        totals = [(float(each.table.sum()), each.table.size * each.variance) for each in counts]
         sums = [(total, total_variance) for total, total_variance in totals if total_variance > 0]
         precision = sum(1 / total_variance for _, total_variance in sums)
         if not precision:
             return None
         mean = sum(total / total_variance for total, total_variance in sums) / precision
         return cls(mean, 1 / sqrt(precision))
-
-    @classmethod
-    def of_counts(cls, counts: Iterable[NoisyCounts]) -> NoisyTotal | None:
-        """Return the weighted mean of the totals of noisy tables that each count every row once;
-        None without tables."""
-        return cls.of_sums(
-            (float(each.table.sum()), each.table.size * each.deviation**2) for each in counts
-        )
 
     @classmethod
     def of_tables(
@@ -142,19 +138,9 @@ class NoisyTotal:
         distance   number of rows by which neighbouring tables differ
         """
         if {*noisy_table_names(tables)} <= {*tables}:
-            described = _noisy_tables(tables)
-            cell_counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
-            ends = np.cumsum([0, *(cells for _, cells, _ in described)]).tolist()
-            return cls.of_sums(
-                [
-                    (float(cell_counts[first:end].sum()), (end - first) * deviation**2)
-                    for (first, end), (names, _, deviation) in zip(
-                        pairwise(ends), described, strict=True
-                    )
-                    # Not every unit has a pair of parts.
-                    if not is_of_pairs(names)
-                ]
-            )
+            # Not every unit has a pair of parts.
+            stored = flat_noisy_tables(tables)
+            return cls.of_counts(each for each in stored if not is_of_pairs(each.attributes))
         if "centres" not in tables:
             return None
         counts = _counts(tables)
@@ -307,8 +293,8 @@ def _mostly_noise(total: NoisyTotal | None, tables: Tables, items: str) -> tuple
     # The counts of the smallest pair, of two levels each, are sums over the others.
     noise = [
         deviation * (cells if len(names) == 2 else sqrt(4 * cells))
-        for names, cells, deviation in _noisy_tables(tables)
-        if len(names) > 1 and not is_of_pairs(names)
+        for names, cells, deviation in described_tables(tables)
+        if is_over_groups(names)
     ]
     # The mean error, in rows (total variation), of the measured pair with the least noise.
     pair_noise = MEAN_OF_DEVIATION * min(noise, default=0.0) / 2
@@ -399,14 +385,6 @@ def _count_variance(spends: Sequence[Spend], distance: int) -> float | None:
     if trees:
         return _TREE * variance(trees[-1])
     return variance(counts[-1]) if counts else None
-
-
-def _noisy_tables(tables: Tables) -> list[tuple[Names, int, float]]:
-    """Return (attributes, number of cells, deviation of a cell's noise) of stored noisy tables."""
-    described = tables[noisy_table_names(tables)[0]]
-    texts, *numbers = (described[name].tolist() for name in ("marginal", "cells", "deviation"))
-    names = [tuple(text.split(", ")) if text else () for text in texts]
-    return list(zip(names, *numbers, strict=True))
 
 
 def _marginal_shares(tables: Tables) -> dict[str, FloatArray]:

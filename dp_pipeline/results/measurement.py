@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import exp, lgamma, log, pi, sinh, sqrt
 from typing import Any
@@ -71,6 +71,21 @@ def marginal_of(table: NDArray[Any], names: Names, onto: Collection[str]) -> NDA
     return np.asarray(summed).transpose([remaining.index(name) for name in onto])
 
 
+def is_of_pairs(attributes: Names) -> bool:
+    """Return whether a measured table is of pairs of parts of one unit.
+
+    >>> [is_of_pairs(names) for names in (("size", "age"), ("size", "age", "next age"))]
+    [False, True]
+    """
+    *names, last = attributes or ("",)
+    return len(names) == 2 and last in (names[1], f"next {names[1]}")
+
+
+def is_over_groups(attributes: Names) -> bool:
+    """Return whether a measured table is over groups of levels, where a release has groups."""
+    return len(attributes) > 1 and not is_of_pairs(attributes)
+
+
 @dataclass(frozen=True)
 class NoisyCounts:
     """A measured table, or its sum over some axes, with its noise.
@@ -80,6 +95,7 @@ class NoisyCounts:
     deviation    standard deviation of the noise in one cell, in the same unit
     gaussian     whether the noise is Gaussian; else Laplace
     terms        number of measured cells that are summed in one cell
+    is_grouped   whether axes are groups of levels, where the release has groups
     """
 
     attributes: tuple[str, ...]
@@ -87,11 +103,18 @@ class NoisyCounts:
     deviation: float
     gaussian: bool = False
     terms: int = 1
+    is_grouped: bool = False
 
     @classmethod
     def of(cls, measured: NoisyMarginal) -> NoisyCounts:
-        deviation = measured.variance**0.5
-        return cls(measured.attributes, measured.table, deviation, measured.gaussian)
+        names, table, deviation = measured.attributes, measured.table, measured.variance**0.5
+        is_grouped = is_over_groups(names)
+        return cls(names, table, deviation, measured.gaussian, is_grouped=is_grouped)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise in one cell, in the square of that unit."""
+        return self.deviation**2
 
     def summed(self, names: tuple[str, ...]) -> NoisyCounts:
         """Return the sum over all axes except ``names``, with axes in the order of ``names``.
@@ -101,8 +124,10 @@ class NoisyCounts:
         """
         table = marginal_of(self.table, self.attributes, names)
         terms = self.table.size // table.size
-        deviation = self.deviation * sqrt(terms)
-        return NoisyCounts(names, table, deviation, self.gaussian, self.terms * terms)
+        deviation, terms_of_cell = self.deviation * sqrt(terms), self.terms * terms
+        return replace(
+            self, attributes=names, table=table, deviation=deviation, terms=terms_of_cell
+        )
 
     def noise_distance(self, rows: float) -> tuple[float, float]:
         """Return the mean and standard deviation of ½ Σ |noise|/rows, the error of shares by noise.

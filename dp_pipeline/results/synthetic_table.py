@@ -4,11 +4,14 @@ import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import accumulate
+from math import prod
 
 import numpy as np
 
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, Pieces
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray, Names
+from dp_pipeline.config.errors import Damaged
 from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
     Batches,
@@ -18,7 +21,7 @@ from dp_pipeline.results.clusters import (
     batches_of,
 )
 from dp_pipeline.results.derived_attribute import Grouping
-from dp_pipeline.results.measurement import NoisyCounts, NoisyMarginal
+from dp_pipeline.results.measurement import NoisyCounts, NoisyMarginal, is_over_groups
 
 
 def decode_columns(
@@ -167,14 +170,55 @@ def noisy_table_names(tables: Collection[str]) -> tuple[str, str]:
     return ("weighted", "weighted_cells") if "units" in tables else ("measured", "cells")
 
 
-def is_of_pairs(attributes: Names) -> bool:
-    """Return whether a measured table is of pairs of parts of one unit.
+def described_tables(tables: Tables) -> list[tuple[Names, int, float]]:
+    """Return (attributes, number of cells, deviation of a cell's noise) of stored noisy tables."""
+    described = tables[noisy_table_names(tables)[0]]
+    texts, *numbers = (described[name].tolist() for name in ("marginal", "cells", "deviation"))
+    names = [tuple(text.split(", ")) if text else () for text in texts]
+    return list(zip(names, *numbers, strict=True))
 
-    >>> [is_of_pairs(names) for names in (("size", "age"), ("size", "age", "next age"))]
-    [False, True]
-    """
-    *names, last = attributes or ("",)
-    return len(names) == 2 and last in (names[1], f"next {names[1]}")
+
+def stored_groupings(tables: Tables) -> dict[str, Grouping]:
+    """Return attribute → groups of its levels in tables of several; {} where none are stored."""
+    if "groups" not in tables:
+        return {}
+    names, groups = tables["groups"]["attribute"], tables["groups"]["group"]
+    return {
+        name: Grouping(tuple(groups[names == name].tolist()))
+        for name in dict.fromkeys(names.tolist())
+    }
+
+
+def flat_noisy_tables(tables: Tables) -> list[NoisyCounts]:
+    """Return the noisy tables that a release stored, in their order, each with counts (cells,)."""
+    described = described_tables(tables)
+    counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
+    ends = accumulate(cells for _, cells, _ in described)
+    return [
+        NoisyCounts(names, counts[end - cells : end], deviation, is_grouped=is_over_groups(names))
+        for (names, cells, deviation), end in zip(described, ends, strict=True)
+    ]
+
+
+def read_noisy_tables(tables: Tables, sizes: Mapping[str, int]) -> list[NoisyCounts]:
+    """Return the noisy tables that a release stored, in their order.
+
+    sizes   attribute → number of its levels
+
+    Damaged where a table has another number of cells than its attributes have."""
+    groupings, shaped = stored_groupings(tables), []
+    for flat in flat_noisy_tables(tables):
+        # Pairs of successive parts are over an attribute, and the next one of the same name.
+        axes = [name if name in sizes else name.removeprefix("next ") for name in flat.attributes]
+        groups = groupings if flat.is_grouped else {}
+        shape = [groups[name].size if name in groups else sizes[name] for name in axes]
+        if prod(shape) != flat.table.size:
+            raise Damaged(
+                f"The noisy table of {', '.join(flat.attributes)[:80] or 'all rows'} must have "
+                f"{prod(shape)} cells, but the export has {flat.table.size}: fetch the export again"
+            )
+        shaped.append(replace(flat, table=flat.table.reshape(shape)))
+    return shaped
 
 
 MOST_CELLS_SHOWN = 200_000
@@ -241,11 +285,10 @@ class SyntheticTable:
         if self.domain.parts is None:
             return tuple(map(NoisyCounts.of, self.measured))
         return tuple(
-            NoisyCounts(
-                _with_next(noisy, self.domain.parts).attributes,
-                noisy.table / UNIT_WEIGHT,
-                noisy.variance**0.5 / UNIT_WEIGHT,
-                noisy.gaussian,
+            replace(
+                NoisyCounts.of(_with_next(noisy, self.domain.parts)),
+                table=noisy.table / UNIT_WEIGHT,
+                deviation=noisy.variance**0.5 / UNIT_WEIGHT,
             )
             for noisy in self.weighted
         )
