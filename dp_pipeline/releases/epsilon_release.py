@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -90,20 +90,6 @@ class EpsilonRelease(NoisyRelease):
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:
         return spec.partition_keys
-
-    @classmethod
-    def at(
-        cls,
-        spec: DatasetSpec,
-        name: str,
-        level: str,
-        home: Home,
-        *,
-        noise: str,
-        run: Mapping[str, str] | None = None,
-    ) -> Self:
-        epsilon, span = spec.partition(level), spec.span_of(name)
-        return cls(spec, name, epsilon, home, noise, run or {}, span=span)
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """The export of a release to a folder for readers, without a look at the rows."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Self
 
@@ -12,10 +12,8 @@ from dp_pipeline.config.sections import Publication
 from dp_pipeline.export.contents import is_cleared, write_contents
 from dp_pipeline.export.folder import digest_of_export, files_of, replace_folder
 from dp_pipeline.export.verify import FETCH, verify_export
-from dp_pipeline.ledger import Entry
-from dp_pipeline.ledger.entries import blocks_of
 from dp_pipeline.releases import replay
-from dp_pipeline.releases.domain_release import with_discovered
+from dp_pipeline.releases.charged import ChargedRelease, charged_releases
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
@@ -85,15 +83,13 @@ class ExportRequest:
             level = str(spec.k_anonymity.partition(k, of=spec.name))
         return cls(name, level, window)
 
-    def matches(self, facts: Mapping[str, str], kind: type[Release]) -> bool:
-        """Return whether a release of this kind, charged with these facts, matches the request."""
-        level, windows = facts.get(kind.LEVEL_FACT), blocks_of(facts)
+    def matches(self, charged: ChargedRelease) -> bool:
+        """Return whether a charged release matches the request."""
         return (
-            facts.get("model") == self.name
-            and level is not None
-            and self.level in ("", level)
-            and self.window in ("", *windows[-1:])
-            and self.span in (0, len(windows))
+            charged.facts.get("model") == self.name
+            and self.level in ("", charged.level)
+            and self.window in ("", *charged.windows[-1:])
+            and self.span in (0, len(charged.windows))
         )
 
 
@@ -131,75 +127,53 @@ def find_newest_settled(
 
     only_cleared   whether releases that may not be published are passed over, too
     """
+    matching = [
+        charged
+        for charged in charged_releases(home, {spec.name: spec}, spec.population)
+        if charged.state == "settled" and charged.declared and request.matches(charged)
+    ]
+    for charged in sorted(matching, key=_recency, reverse=True):
+        release = _settled_release(charged)
+        if release is not None and (not only_cleared or is_cleared(release.bundle)):
+            return release
     is_k_anonymous = request.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
-    for reserved, settled in _settled_entries(spec, home):
-        if request.matches(reserved.facts, kind):
-            release = _settled_release(spec, home, kind, reserved, settled)
-            if release is not None and (not only_cleared or is_cleared(release.bundle)):
-                return release
     where = f" at {kind.SYMBOL}={request.level}" if request.level else ""
     where += f" of {request.window}" if request.window else ""
-    command = f"run {spec.name} --model"
-    if is_k_anonymous:
-        command = f"anonymize {spec.name} --method"
-    command += f" {request.name}"
-    if request.level or (is_k_anonymous and spec.is_release):
-        # Of sensitive rows one K has to be named.
-        command += f" --{'k' if is_k_anonymous else 'epsilon'} {request.level or 'K'}"
-    if request.window and not is_k_anonymous:
-        command += f" --window {request.window}"
+    # Of sensitive rows one K has to be named.
+    level = request.level or ("K" if is_k_anonymous and spec.is_release else "")
+    facts = {"model": request.name, kind.LEVEL_FACT: level}
+    command = replay.command_of(spec.name, facts, window=request.window, span=request.span)
     raise NotPrepared(
         f"{spec.name}: {request.name}: no settled release of this declaration "
         f"exists{where}: `dp-pipeline {command}` makes it"
     )
 
 
-def _settled_entries(spec: DatasetSpec, home: Home) -> Iterator[tuple[Entry, Entry]]:
-    """Yield the two ledger rows that charged and settled each release of a data set.
-
-    The newest comes first: by its last time window, then by settlement. If the file declares
-    windows, releases without a window are left out.
-    """
-    entries = home.ledger.entries(spec.population)
-    reserved = {entry.key: entry for entry in entries if entry.event == "reserve"}
-    pairs = [(reserved[entry.key], entry) for entry in entries if entry.event == "settled"]
-    pairs = [pair for pair in pairs if pair[0].facts.get("dataset") == spec.name]
-    windows = spec.windows
-    if windows is not None:
-        pairs = [pair for pair in pairs if blocks_of(pair[0].facts)]
-        pairs.sort(key=lambda pair: (windows.start(blocks_of(pair[0].facts)[-1]), pair[1].sequence))
-    yield from reversed(pairs)
+def _recency(charged: ChargedRelease) -> tuple[tuple[str, ...], int]:
+    return charged.windows[-1:], charged.end.sequence if charged.end else 0
 
 
-def _settled_release(
-    spec: DatasetSpec, home: Home, kind: type[Release], reserved: Entry, settled: Entry
-) -> SettledRelease | None:
+def _settled_release(charged: ChargedRelease) -> SettledRelease | None:
     """Return a settled release; None if the data set file no longer declares it, or if its domain
     is no longer known. Damaged if it is not as it was settled."""
-    facts, windows = reserved.facts, blocks_of(reserved.facts)
-    level = facts[kind.LEVEL_FACT]
-    if level not in kind.levels(spec):
+    settled, home = charged.end, charged.home
+    if settled is None or not charged.is_declared:
         return None
-    spec = spec.at_window(windows[-1]) if windows else spec
-    snapshot = replay.snapshot_by_name(spec, home, facts["snapshot"])
     try:
-        spec = with_discovered(spec, home, snapshot=snapshot)
+        release = charged.release()
     except NotPrepared:
         return None
-    if spec.digest != facts["declaration"]:
+    if release.spec.digest != charged.facts["declaration"]:
         return None
-    release = kind.at(spec, facts["model"], level, home, noise=facts.get("noise", ""))
-    if windows and isinstance(release, EpsilonRelease):
-        release = replace(release, span=len(windows))
     draws = PurePath(*release.path, str(settled.key)[:32])
     pointer = replay.read_document(replay.pointer_path(release))
     if pointer is not None and PurePath(pointer["folder"]).parent == draws:
         folder = str(pointer["folder"])
     else:
         folder = str(draws / settled.facts[replay.FOLDER])
-    expected = {"model": release.name, "snapshot": facts["snapshot"], **release.level_facts}
-    bundle = replay.pointed_bundle(spec, home, {"folder": folder}, **expected)
+    expected = {"model": release.name, "snapshot": charged.facts["snapshot"], **release.level_facts}
+    bundle = replay.pointed_bundle(release.spec, home, {"folder": folder}, **expected)
     if bundle.key != settled.key:
         raise Damaged(
             f"{release.what}: the stored release in {home.released / folder} must be "

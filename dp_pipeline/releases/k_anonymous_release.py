@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -117,20 +117,6 @@ class KAnonymousRelease(Release):
     @staticmethod
     def levels(spec: DatasetSpec) -> tuple[str, ...]:
         return spec.k_anonymity.partition_keys if spec.k_anonymity else ()
-
-    @classmethod
-    def at(
-        cls,
-        spec: DatasetSpec,
-        name: str,
-        level: str,
-        home: Home,
-        *,
-        noise: str = "",  # noqa: ARG003
-        run: Mapping[str, str] | None = None,
-    ) -> Self:
-        k = declared_k_anonymity(spec).partition(level, of=spec.name)
-        return cls(spec, name, k, home, run or {})
 
     @property
     def level(self) -> str:

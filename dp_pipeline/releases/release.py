@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from dp_pipeline import __version__
 from dp_pipeline.config.amounts import Currency, nano_epsilon
@@ -178,26 +178,6 @@ class Release(ABC):
     def levels(spec: DatasetSpec) -> tuple[str, ...]:  # noqa: ARG004
         """Return the declared ε or K, ascending, as partition keys; by default none."""
         return ()
-
-    @classmethod
-    def at(
-        cls,
-        spec: DatasetSpec,
-        name: str,
-        level: str,
-        home: Home,
-        *,
-        noise: str,
-        run: Mapping[str, str] | None = None,
-    ) -> Self:
-        """Return the release of a model or method; DeclarationError for an undeclared level.
-
-        NotImplementedError for the discovery of a domain, which has no levels.
-
-        level   ε or K, as a partition key
-        noise   name of the noise source; k-anonymous releases have none
-        """
-        raise NotImplementedError
 
     @classmethod
     def version(cls) -> str:

@@ -286,21 +286,19 @@ def exact_quality(release: Release, bundle: Bundle) -> "list[QualityRow]":
 _LAST = "last window"
 
 
-def _run_text(spec: DatasetSpec, facts: Mapping[str, str]) -> str:
-    """Return the request to run again what has these facts: at no cost where they name a model with
-    its ε or K, as the command may otherwise charge.
+def command_of(dataset: str, facts: Mapping[str, str], *, window: str = "", span: int = 0) -> str:
+    """Return the words after ``dp-pipeline`` that make the release with some facts; what is left
+    out or empty is as the data set file declares.
+
+    facts   a model and its ε, or a method and its K; without ε and K, all models
     """
-    command = f"run {spec.name}"
+    command, options = "run", {"window": window, "span": span}
     if "k" in facts:
-        command = f"anonymize {spec.name} --method {facts['model']} --k {facts['k']}"
-    else:
-        command += f" --window {spec.window}" if spec.window else ""
-        ends = facts.get(WINDOW, "").split("..")
-        command += f" --span {len(spec.time_windows.between(*ends))}" if len(ends) > 1 else ""
-        if "epsilon" in facts:
-            command += f" --model {facts['model']} --epsilon {facts['epsilon']}"
-    price = ", at no cost" if facts.keys() & {"epsilon", "k"} else ""
-    return f"run `dp-pipeline {command}` again{price}"
+        command, options = "anonymize", {"method": facts["model"], "k": facts["k"]}
+    elif "epsilon" in facts:
+        options |= {"model": facts["model"], "epsilon": facts["epsilon"]}
+    texts = [f" --{option} {value}" for option, value in options.items() if value]
+    return f"{command} {dataset}{''.join(texts)}"
 
 
 def pointed_bundle(
@@ -314,7 +312,13 @@ def pointed_bundle(
     Raises Damaged for a bundle with other facts, and for one that is not as it was settled.
     """
     folder = PurePath(pointer["folder"])
-    again = _run_text(spec, expected)
+    ends = expected.get(WINDOW, "").split("..")
+    span = len(spec.time_windows.between(*ends)) if len(ends) > 1 else 0
+    again = (
+        f"run `dp-pipeline {command_of(spec.name, expected, window=spec.window, span=span)}` again"
+    )
+    # Without a level the command may charge.
+    again += ", at no cost" if expected.keys() & {"epsilon", "k"} else ""
     if folder.is_absolute() or ".." in folder.parts:
         raise Damaged(
             f"{spec.name}: a stored file must name the folder of a release in {home.released}, "

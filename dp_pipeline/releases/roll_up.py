@@ -165,9 +165,10 @@ def _bundle(release: EpsilonRelease) -> Bundle:
         replay.read_document(replay.pointer_path(release)),
     )
     if pointer is None:
+        facts = {"model": release.name, "epsilon": release.level}
+        command = replay.command_of(spec.name, facts, window=spec.window)
         raise NotPrepared(
-            f"{release.what}: the window is not released: `dp-pipeline run {spec.name} --window "
-            f"{spec.window} --model {release.name} --epsilon {release.level}` makes it"
+            f"{release.what}: the window is not released: `dp-pipeline {command}` makes it"
         )
     bundle = replay.pointed_bundle(spec, home, pointer, model=release.name, epsilon=release.level)
     snapshot = replay.snapshot_by_name(spec, home, bundle.facts["snapshot"])

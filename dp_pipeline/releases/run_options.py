@@ -14,7 +14,11 @@ from dp_pipeline.raw.snapshot import check_snapshot_id
 from dp_pipeline.releases.domain_release import DomainRelease, with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.home import Home, find_home, noise_name
-from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease, declared_method
+from dp_pipeline.releases.k_anonymous_release import (
+    KAnonymousRelease,
+    declared_k_anonymity,
+    declared_method,
+)
 from dp_pipeline.releases.release import Release
 
 
@@ -100,10 +104,12 @@ class RunOptions:
         spec   the data set with its discovered domain
         run    facts of the run for the ledger: run id, asset
         """
-        release = self.kind.at(spec, name, level, self.home, noise=self.noise_name, run=run)
-        if not isinstance(release, EpsilonRelease):
-            return release
-        release = replace(release, span=self.span) if self.span else release
+        run, home = run or {}, self.home
+        if self.kind is KAnonymousRelease:
+            k = declared_k_anonymity(spec).partition(level, of=spec.name)
+            return KAnonymousRelease(spec, name, k, home, run)
+        epsilon, span = spec.partition(level), self.span or spec.span_of(name)
+        release = EpsilonRelease(spec, name, epsilon, home, self.noise_name, run, span=span)
         if self.refine not in ("", PREVIOUS):
             return replace(release, refine=spec.partition(self.refine))
         smaller = [epsilon for epsilon in spec.partitions if epsilon < release.epsilon]

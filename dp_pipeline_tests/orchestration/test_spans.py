@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dp_pipeline.cli.check.releases import ChargedRelease
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import BudgetExceeded, DeclarationError, NotPrepared
 from dp_pipeline.orchestration.automation import due_windows
@@ -17,6 +16,7 @@ from dp_pipeline.orchestration.runner import step_count
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.releases.account import require_snapshot
+from dp_pipeline.releases.charged import ChargedRelease
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.outcome import published_windows, report_path
 from dp_pipeline.releases.publish import publish
@@ -101,7 +101,8 @@ def test_what_person_did_in_one_window_is_hidden_by_noise_of_one(ran: Any):
     """Neighbours differ in her rows of one window, of which two count there."""
     project, spec, _ = ran
     second = spec.at_window("2026-W02")
-    release = EpsilonRelease.at(second, "independent", "0.1", project.home, noise="seeded:1")
+    home, tenth = project.home, Fraction(1, 10)
+    release = EpsilonRelease(second, "independent", tenth, home, "seeded:1", span=2)
     scales = []
     for windows in (WEEKS[1:2], WEEKS[:2]):
         snapshot = require_snapshot(release.spec, project.home, windows)
@@ -122,7 +123,7 @@ def test_commands_know_releases_of_several_windows(ran: Any):
     checked = project.command("data", "check", str(project.datasets / "stream.yaml"))
     assert "what is published of each week with evaluations costs 1.25" in checked
     reserved = project.ledger.history(tree(outcomes, "2026-W02").bundle.key)[0]
-    assert ChargedRelease(reserved, "settled", project.home).command == (
+    assert ChargedRelease(reserved, None, project.home).command == (
         "dp-pipeline run stream --window 2026-W02 --span 2 --model htree_kmeans --epsilon 0.5"
     )
     words = ("roll-up", "stream", "--model", "htree_kmeans", "--window", "2026-W02..2026-W03")
