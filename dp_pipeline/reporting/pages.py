@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
@@ -21,7 +21,6 @@ from dp_pipeline.reporting.metrics import (
 )
 from dp_pipeline.reporting.prices import BudgetForecast, Prices, prices_of
 from dp_pipeline.reporting.releases import (
-    Level,
     ReportedKAnonymousRelease,
     ReportedRelease,
     Standing,
@@ -43,13 +42,14 @@ def card(release: ReportedRelease) -> str:
     The bundle of a private release does not have it: a bundle never changes, but the sum of all
     charges grows. Raises BoundaryViolation for what ``require_showable`` refuses."""
     release.require_showable()
-    return render(f"card_{release.level}.md.j2", release=release, figures=FIGURES)
+    level = "k" if release.bundle.is_k_anonymous else "epsilon"
+    return render(f"card_{level}.md.j2", release=release, figures=FIGURES)
 
 
 def write_report(  # noqa: PLR0913
     path: Path,
     *,
-    level: Level | Timeline,
+    level: Literal["epsilon", "k"] | Timeline,
     spec: DatasetSpec,
     releases: Sequence[ReportedRelease],
     pictures: Sequence[Picture] = (),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from dp_pipeline.answers.verdict import verdict
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
@@ -26,11 +26,8 @@ from dp_pipeline.reporting.plausibility import (
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport, percent
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.results.accountant import Spend
-from dp_pipeline.results.bundle import ALLOWED, Bundle
+from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import row_count
-
-Level = Literal["epsilon", "k"]
-"""What a release guarantees: an ε, or that no class has fewer than K rows."""
 
 
 class Standing(StrEnum):
@@ -62,17 +59,17 @@ class ReportedRelease(ABC):
     summary: str = ""
     non_dp_releases: Sequence[str] = ()
 
-    level: ClassVar[Level]
-
     @property
-    @abstractmethod
     def name(self) -> str:
-        """A text with the model and ε, or with the method and K."""
+        """The model, its time windows if there are any, and ε; or the method and K; as text."""
+        facts = self.bundle.facts
+        level = f"K = {facts['k']}" if self.bundle.is_k_anonymous else f"ε = {facts['epsilon']}"
+        window = f" of {facts[WINDOW]}" if WINDOW in facts else ""
+        return f"{self.bundle.model}{window} at {level}"
 
     @property
-    @abstractmethod
     def standing(self) -> Standing:
-        """The most important fact about the release, such as that it is differentially private."""
+        return standing_of(self.bundle)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -185,28 +182,11 @@ class ReportedPrivateRelease(ReportedRelease):
     compared: Sequence[ComparedTable] = ()
     exact: Sequence[QualityRow] = ()
 
-    level = "epsilon"
-
-    @property
-    def name(self) -> str:
-        """The model, its time windows if there are any, and ε, as text."""
-        window = f" of {self.windows_text}" if self.windows_text else ""
-        return f"{self.bundle.model}{window} at ε = {self.bundle.facts['epsilon']}"
-
-    @property
-    def windows_text(self) -> str:
-        """A text with the time window, or with the first and the last; empty without windows."""
-        return self.bundle.facts.get(WINDOW, "")
-
     @property
     def span(self) -> int:
         """The number of time windows that the release covers; 1 without windows."""
-        text = self.windows_text
+        text = self.bundle.facts.get(WINDOW)
         return len(self.spec.time_windows.parse_range(text)) if text else 1
-
-    @property
-    def standing(self) -> Standing:
-        return standing_of(self.bundle)
 
     @property
     def clipped_axes(self) -> list[str]:
@@ -339,22 +319,6 @@ class ReportedPrivateRelease(ReportedRelease):
             )
 
 
-class ReleasedColumn(NamedTuple):
-    """A released column, its source attribute, and the rule that computes it, as text."""
-
-    name: str
-    source: str
-    rule: str
-
-
-class SuppressedRows(NamedTuple):
-    """The number of suppressed rows with one label, and their share of all rows with it."""
-
-    label: str
-    rows: int
-    share: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReportedKAnonymousRelease(ReportedRelease):
     """A table that was made k-anonymous without noise, so that no ε holds for it.
@@ -364,28 +328,17 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     figures: Mapping[str, float] = field(default_factory=dict)
 
-    level = "k"
-
     @property
     def method(self) -> str:
         return self.bundle.facts["model"]
 
     @property
-    def name(self) -> str:
-        return f"{self.method} at K = {self.k}"
-
-    @property
     def k_text(self) -> str:
-        """The text ``K = …``, a column's heading in a table over K."""
         return f"K = {self.k}"
 
     @property
-    def standing(self) -> Standing:
-        return Standing.NOT_DP
-
-    @property
     def k(self) -> int:
-        """The requested K: the least number of rows that a class may have."""
+        """The least number of rows that a class may have, as requested."""
         return int(self.bundle.facts["k"])
 
     @property
@@ -403,31 +356,21 @@ class ReportedKAnonymousRelease(ReportedRelease):
         """The name of the attribute that is released in addition to the columns."""
         return self.bundle.facts["label"]
 
-    @property
-    def guarantees_rows(self) -> bool:
-        """Whether K is above the one row that every class has anyway."""
-        return self.k > 1
-
-    @property
-    def is_allowed(self) -> bool:
-        """Whether the data set file allows releases without ε."""
-        return self.bundle.facts[ALLOWED] == "yes"
-
     @cached_property
-    def columns(self) -> list[ReleasedColumn]:
-        """The released columns without the label."""
-        return [ReleasedColumn(*line) for line in self._rows_of("columns")]
+    def columns(self) -> dict[str, str]:
+        """Name of a released column, without the label → the rule that computes it, as text."""
+        return {name: rule for name, _, rule in self._rows_of("columns")}
 
     @property
     def columns_of(self) -> Mapping[str, int]:
         """Attribute → the number of released columns that are computed from it."""
-        return Counter(column.source for column in self.columns)
+        return Counter(source for _, source, _ in self._rows_of("columns"))
 
     @property
     def only_rule(self) -> str:
         """The rule, as text, that computes every released column; empty if rules differ or there is
         only one column."""
-        rules = {column.rule for column in self.columns}
+        rules = set(self.columns.values())
         return rules.pop() if len(rules) == 1 < len(self.columns) else ""
 
     @property
@@ -450,11 +393,10 @@ class ReportedKAnonymousRelease(ReportedRelease):
         return int(self.bundle.tables["suppressed"]["rows"].sum())
 
     @property
-    def suppressed_by_label(self) -> list[SuppressedRows]:
-        """The suppressed rows of each label; [] for sensitive rows, whose labels are not stored."""
-        if "label" not in self.bundle.tables["suppressed"]:
-            return []
-        return [SuppressedRows(*line) for line in self._rows_of("suppressed")]
+    def suppressed_by_label(self) -> list[tuple[Any, ...]]:
+        """(label, number of suppressed rows with it, their share of all rows with it); [] for
+        sensitive rows, whose labels are not stored."""
+        return self._rows_of("suppressed") if "label" in self.bundle.tables["suppressed"] else []
 
     def _rows_of(self, table: str) -> list[tuple[Any, ...]]:
         columns = (values.tolist() for values in self.bundle.tables[table].values())
@@ -464,7 +406,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
         """Raise BoundaryViolation if a class has fewer rows than K, or fewer labels than requested,
         and for figures or suppressed labels of sensitive rows."""
         of = f"The card of {self.spec.name}/{self.name}"
-        if self.guarantees_rows and 0 < self.measures["k"] < self.k:
+        if self.k > 1 and 0 < self.measures["k"] < self.k:
             raise BoundaryViolation(f"{of} must show {self.k} rows a class, but a class has fewer")
         if self.diversity > 1 and 0 < self.measures["distinct_l"] < self.diversity:
             raise BoundaryViolation(
