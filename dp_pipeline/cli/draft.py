@@ -131,9 +131,7 @@ def _form(path: Path, *, header: str, delimiter: str, is_public: bool) -> dict[s
 
 
 def _path(path: Path, folder: Path) -> str:
-    """Return a path as text: relative to ``folder`` or to the folder of data if it is inside, else
-    absolute.
-    """
+    """Return a path as text, relative to ``folder`` or the folder of data if it is inside."""
     from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 
     there, data = follow_links(path), os.environ.get(DATA_FOLDER_VARIABLE)
@@ -203,10 +201,7 @@ def _draft(
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file, and the JSON Schema for editors if it is absent.
-
-    DeclarationError for a file that exists, or cannot be written.
-    """
+    """Write a new file, and the JSON Schema if it is absent; DeclarationError if it cannot."""
     from dp_pipeline.config.draft import SCHEMA_FILE
 
     try:

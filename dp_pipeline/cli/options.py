@@ -90,8 +90,7 @@ def dataset_names(_: click.Context, __: click.Parameter, incomplete: str) -> lis
 
 
 def _complete_from(*fields: tuple[str, ...]) -> Complete:
-    """Return a function that completes a text to names in these sections of the file of the typed
-    data set."""
+    """Return a function that completes names in these sections of the typed data set's file."""
 
     def complete(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         names = [name for path in fields for name in _names_in(context, path)]

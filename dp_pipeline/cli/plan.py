@@ -235,8 +235,7 @@ STATES = {
 
 
 def k_anonymity_line(spec: DatasetSpec) -> str:
-    """Return the declared k-anonymous releases of a data set as one line; DeclarationError if it
-    declares none."""
+    """Return the declared k-anonymous releases as one line; DeclarationError without any."""
     from dp_pipeline.releases.k_anonymous_release import declared_k_anonymity
 
     k_anonymity = declared_k_anonymity(spec)

@@ -78,14 +78,12 @@ class ReportedRelease(ABC):
 
     @property
     def missing_line(self) -> str:
-        """One line of text with the share of missing cells of each attribute; empty where none can
-        be missing."""
+        """The share of missing cells of each attribute as text; empty where none can be missing."""
         return missing_line(missing_shares(self.spec.domain, self.bundle.tables))
 
     @property
     def omitted_rows_line(self) -> str:
-        """The noisy number of rows that a clustering left out, as text ± its deviation; empty if no
-        such number is stored."""
+        """The noisy number of rows that a clustering left out, as text; empty if none is stored."""
         return omitted_rows_line(self.bundle.tables)
 
     @abstractmethod
@@ -211,12 +209,10 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def charges(self) -> list[tuple[Spend, Fraction]]:
-        """Each charge in order, with its cost in the population's currency."""
         return list(zip(self.bundle.spends, self.bundle.costs, strict=True))
 
     @property
     def mechanisms(self) -> list[tuple[str, str, int, Fraction]]:
-        """(mechanism, scale as text, number of charges, total cost) by mechanism and scale."""
         return mechanisms_of(self.bundle)
 
     @property
@@ -231,8 +227,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def centres(self) -> tuple[list[str], list[list[str]]]:
-        """The head and the lines of a table, as texts, of the first centres with their noisy rows;
-        both empty without centres."""
+        """The head and the lines of a table of the first centres, as texts; empty without any."""
         dates = dates_of(self.spec.domain)
         return centre_table(self.bundle.tables, most_columns=MOST_COLUMNS, dates=dates)
 
@@ -245,8 +240,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def sizes(self) -> list[str]:
-        """A text for each number of parts, with the share of the released units that have it; []
-        for a synthetic table without parts. Other releases raise KeyError."""
+        """A text for each number of parts with its share of released units; [] without parts."""
         table = self.bundle.tables["marginals"]
         is_size = table["attribute"] == SIZE
         lines = zip(table["level"][is_size], table["probability"][is_size].tolist(), strict=True)
@@ -254,8 +248,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def pairs_of_parts(self) -> list[str]:
-        """A text for each attribute of pairs of parts of one unit, with the distance from noisy
-        answers and that of noise alone."""
+        """A text for each attribute of two parts of a unit, with its distance and that of noise."""
         return [
             f"{table.name} {number_text(table.distance)} ({number_text(table.noise)})"
             for table in (self.quality.measured if self.quality else ())
@@ -264,8 +257,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
     @property
     def denied_claims(self) -> list[str]:
-        """The claims about the size of classes that a private release of classes does not promise,
-        as sentences; [] for other releases."""
+        """Sentences that a private release of classes does not promise; [] for other releases."""
         if "claims" not in self.bundle.tables:
             return []
         claims = self.bundle.tables["claims"]
@@ -343,7 +335,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def diversity(self) -> int:
-        """The requested least number of different labels that a class may have."""
+        """The least number of labels that a class may have, as requested."""
         return int(self.bundle.facts["diversity"])
 
     @property
@@ -353,7 +345,6 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def label(self) -> str:
-        """The name of the attribute that is released in addition to the columns."""
         return self.bundle.facts["label"]
 
     @cached_property
@@ -368,8 +359,7 @@ class ReportedKAnonymousRelease(ReportedRelease):
 
     @property
     def only_rule(self) -> str:
-        """The rule, as text, that computes every released column; empty if rules differ or there is
-        only one column."""
+        """The rule of every released column; empty if rules differ or there is only one column."""
         rules = set(self.columns.values())
         return rules.pop() if len(rules) == 1 < len(self.columns) else ""
 

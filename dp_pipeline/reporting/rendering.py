@@ -109,8 +109,7 @@ def card_page(markdown: str) -> str:
 
 
 def has_same_words(page: str, markdown: str) -> bool:
-    """Return whether the body of an HTML page and a card in Markdown have the same text, apart from
-    white space and markup."""
+    """Return whether an HTML page and a card in Markdown have the same text without markup."""
     return _words_of(page) == _words_of(f"<body>{_html_of(markdown)[1]}")
 
 

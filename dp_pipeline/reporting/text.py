@@ -77,8 +77,7 @@ def _exponent(value: float, digits: int) -> int:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """Return the decimal places that show ``digits`` significant digits of a number; −1 rounds to
-    tens."""
+    """Return the decimal places that show ``digits`` significant digits; −1 rounds to tens."""
     return digits - 1 - _exponent(value, digits) if value else 0
 
 

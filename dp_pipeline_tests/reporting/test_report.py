@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from jinja2 import DictLoader, UndefinedError
@@ -22,7 +22,7 @@ from dp_pipeline.reporting.figures.lines import line_chart
 from dp_pipeline.reporting.figures.picture import Picture, new_figure
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.pages import write_report
-from dp_pipeline.reporting.releases import Level, Standing
+from dp_pipeline.reporting.releases import Standing
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline_tests.reporting.samples import (
     HALF,
@@ -64,7 +64,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def written(folder: Path, level: Level = "epsilon", **changes) -> str:
+def written(folder: Path, level: Literal["epsilon", "k"] = "epsilon", **changes) -> str:
     own = {"releases": [k_anonymous()]}
     if level == "epsilon":
         rows = [exact("eug_kmeans", HALF, 1.5), exact("eug_kmeans", ONE, 1.25)]

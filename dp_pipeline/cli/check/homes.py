@@ -58,8 +58,7 @@ def _head_folder(home: Home) -> Path:
 
 
 def _is_read_completely(manifest: Path) -> bool:
-    """Return whether all rows were read, or retired, by a snapshot's manifest: a damaged one counts
-    as if they were, an absent one does not."""
+    """Return whether a manifest says that all rows were read or retired; a damaged one counts."""
     if not manifest.is_file():
         return False
     try:

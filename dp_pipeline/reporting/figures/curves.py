@@ -60,8 +60,7 @@ def _up(
 
 
 def utility_footnote(rows: Sequence[QualityRow]) -> str:
-    """Return a footnote for panels of quality numbers: whether they are exact, and what their error
-    bars mean."""
+    """Return a footnote that says whether numbers are exact, and what their error bars mean."""
     noisy = [row for row in rows if row.scale is not None]
     if not noisy:
         return f"Exact numbers on public benchmark rows. {sample_words(rows)}".rstrip()
@@ -100,8 +99,7 @@ OverWindows = Mapping[str, Sequence[tuple[str, float, float]]]
 
 
 def window_panel(values: OverWindows, windows: Windows, y_axis: VerticalAxis) -> Panel:
-    """Return the panel of numbers over time windows, with a line for each model; a number stands at
-    the first day of its window."""
+    """Return the panel of numbers, each at the first day of its window; a line for each model."""
     names = {window for numbers in values.values() for window, _, _ in numbers}
     ticks = {first_day(windows, name): name for name in sorted(names, key=windows.start)}
     lines = []
@@ -126,6 +124,5 @@ def window_axis(
 
 
 def first_day(windows: Windows, name: str) -> float:
-    """Return the beginning of the time window ``name``, by the clock of its zone, in days since
-    1970."""
+    """Return the beginning of a time window, by the clock of its zone, in days since 1970."""
     return day_of(windows.clock.wall_time(windows.start(name)))

@@ -160,8 +160,7 @@ class VerticalAxis:
 
 
 class Bar(NamedTuple):
-    """A bar behind the lines, from ``first`` to ``last`` on the horizontal axis, and from 0 to
-    ``height``."""
+    """A bar behind the lines, from 0 to ``height``."""
 
     first: float
     last: float
