@@ -1,7 +1,7 @@
 """One private fit: discovered, run over rows, and afterwards run again over its stored answers.
 
 A refinement takes noise away from the answers of a fit at a smaller ε; the two together cost the
-larger ε (``gate.mechanisms.refine``). That holds for *one* refinement, of the same rows:
+larger ε (``gate.mechanisms.refinement_query``). That holds for *one* refinement, of the same rows:
 ``payment.py`` holds both.
 """
 

@@ -289,8 +289,8 @@ noise protects nobody
             again. With ``population`` the ledger sees to both, over all processes and copies;
             without one a pickle, a deep copy and a forked process are refused. Only fits by
             ``independent``, ``priview`` and ``one_shot`` can be refined, without ``prior``,
-            ``plan_from`` and ``discover``. Source: ``dp_pipeline.gate.mechanisms.refine``, with
-            its proof.
+            ``plan_from`` and ``discover``. Source, with its proof:
+            ``dp_pipeline.gate.mechanisms.refinement_query``.
 
         Returns
         -------

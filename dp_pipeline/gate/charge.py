@@ -10,27 +10,17 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from functools import partial
 from typing import Generic, TypeVar
 
 import numpy as np
 
-from dp_pipeline.config.amounts import PURE, Currency
+from dp_pipeline.config.amounts import Currency
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import NoAnswer
-from dp_pipeline.gate import mechanisms
 from dp_pipeline.gate.counter import Counter, Sealed
-from dp_pipeline.gate.noise import NoiseSource, sampling_scale
-from dp_pipeline.results.accountant import (
-    EXPONENTIAL,
-    GAUSSIAN,
-    LAPLACE,
-    LINF,
-    NOISY_MAX,
-    REFINED,
-    Accountant,
-    Spend,
-)
+from dp_pipeline.gate.mechanisms import NoisyQuery
+from dp_pipeline.gate.noise import NoiseSource
+from dp_pipeline.results.accountant import Accountant, Spend
 from dp_pipeline.results.transcript import AnswerRecord, Transcript
 
 Counts = TypeVar("Counts")
@@ -126,19 +116,6 @@ def _plain(value: object) -> object:
 
 
 @dataclass(frozen=True)
-class NoisyQuery:
-    """The charge for one question, and the function that adds noise to its exact answer.
-
-    scale_of   size of the answer → scale of its discrete Laplace noise; None: other noise, which
-               cannot be refined
-    """
-
-    spend: Spend
-    add_noise: Callable[[IntArray], IntArray]
-    scale_of: Callable[[int], Fraction] | None = None
-
-
-@dataclass(frozen=True)
 class QueryExecutor(Generic[AnyCounter]):
     """A path of every question of one release through charge, transcript, count and noise.
 
@@ -171,83 +148,6 @@ class QueryExecutor(Generic[AnyCounter]):
         counter = None if self.counter is None else recode(self.counter)
         recoding = (*self.recoding, digest_of(description))
         return QueryExecutor(counter, self.accountant, self.transcript, self.noise, recoding)
-
-    def vector_query(self, words: str, *, l1: int, l2_squared: int, amount: Fraction) -> NoisyQuery:
-        """Return a query for an integer vector: Laplace noise for an ε, Gaussian noise for a ρ.
-
-        words            what is measured, for the charge
-        l1, l2_squared   the most that one protected unit moves the vector in L1, in squared L2
-        amount           the charge, in the currency of the accountant
-        """
-        if self.currency == PURE:
-            return self.laplace_query(words, l1=l1, epsilon=amount)
-        return self.gaussian_query(words, l2_squared=l2_squared, rho=amount)
-
-    def laplace_query(self, words: str, *, l1: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query with discrete Laplace noise for a vector; one protected unit moves it by
-        at most ``l1`` in L1."""
-        scale = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
-        draw = partial(mechanisms.measure, l1=l1, epsilon=epsilon, noise=self.noise)
-        scale_of = partial(sampling_scale, self.noise, scale)
-        return NoisyQuery(Spend(words, LAPLACE, epsilon, l1, scale), draw, scale_of)
-
-    def refinement_query(
-        self,
-        words: str,
-        *,
-        l1: int,
-        before: Fraction,
-        scale: Fraction,
-        epsilon: Fraction,
-        first: IntArray,
-    ) -> NoisyQuery:
-        """Return a query that charges ``epsilon`` more and gives ``first`` with less noise.
-
-        first    the earlier answer
-        before   ε that was paid for ``first`` in all
-        scale    at which the Laplace noise of ``first`` was drawn
-        """
-        draw = partial(
-            mechanisms.refine,
-            first=first,
-            l1=l1,
-            before=before,
-            scale=scale,
-            epsilon=epsilon,
-            noise=self.noise,
-        )
-        added = mechanisms.laplace_scale(l1=l1, epsilon=epsilon)
-        finer = mechanisms.laplace_scale(l1=l1, epsilon=before + epsilon)
-        return NoisyQuery(Spend(words, REFINED, epsilon, l1, added), draw, lambda _: finer)
-
-    def linf_query(self, words: str, *, linf: int, epsilon: Fraction) -> NoisyQuery:
-        """Return a query with noise of the L∞ mechanism for a vector; one protected unit moves
-        each number by at most ``linf``."""
-        scale = mechanisms.linf_scale(linf=linf, epsilon=epsilon)
-        draw = partial(mechanisms.measure_linf, linf=linf, epsilon=epsilon, noise=self.noise)
-        return NoisyQuery(Spend(words, LINF, epsilon, linf, scale), draw)
-
-    def gaussian_query(self, words: str, *, l2_squared: int, rho: Fraction) -> NoisyQuery:
-        """Return a query with discrete Gaussian noise for a vector; one protected unit moves it by
-        at most ``l2_squared`` in squared L2."""
-        variance = mechanisms.gaussian_variance(l2_squared=l2_squared, rho=rho)
-        draw = partial(
-            mechanisms.measure_gaussian, l2_squared=l2_squared, rho=rho, noise=self.noise
-        )
-        return NoisyQuery(Spend(words, GAUSSIAN, rho, l2_squared, variance, "zcdp"), draw)
-
-    def choice_query(self, words: str, *, linf: int, amount: Fraction) -> NoisyQuery:
-        """Return a query for the index of a nearly highest score, by noisy max for an ε, by the
-        exponential mechanism for a ρ; one protected unit moves each score by at most ``linf``."""
-        if self.currency == PURE:
-            scale = mechanisms.choice_scale(linf=linf, epsilon=amount)
-            spend = Spend(words, NOISY_MAX, amount, linf, scale)
-            choose = partial(mechanisms.choose, linf=linf, epsilon=amount, noise=self.noise)
-        else:
-            scale = mechanisms.exponential_scale(linf=linf, rho=amount)
-            spend = Spend(words, EXPONENTIAL, amount, linf, scale, "zcdp")
-            choose = partial(mechanisms.choose_exponential, linf=linf, rho=amount, noise=self.noise)
-        return NoisyQuery(spend, lambda scores: np.array(choose(scores), dtype=np.int64))
 
     def charge_and_answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
@@ -307,6 +207,6 @@ class QueryExecutor(Generic[AnyCounter]):
             )
         answer, scale = count(self.counter).open_at_the_gate(), None
         if query is not None:
-            scale = None if query.scale_of is None else query.scale_of(answer.size)
-            answer = query.add_noise(answer)
+            scale = None if query.scale_of is None else query.scale_of(answer.size, self.noise)
+            answer = query.add_noise(answer, self.noise)
         return self.transcript.store(identity, answer, words=words, scale=scale)

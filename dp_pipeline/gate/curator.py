@@ -9,6 +9,7 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.charge import QuestionKey
 from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Disclosing, Sealed
+from dp_pipeline.gate.mechanisms import laplace_query
 from dp_pipeline.gate.noise import checked_scale
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.table_curator import TableCurator
@@ -160,10 +161,8 @@ class Curator(TableCurator):
         d, distance = len(rules[0].columns), self.distance
         words = f"of {len(rules)} × {len(rules[0].centres)} clusters"
         queries = {
-            "sizes": self._executor.laplace_query(
-                f"sizes {words}", l1=distance, epsilon=sizes_epsilon
-            ),
-            "totals": self._executor.laplace_query(
+            "sizes": laplace_query(f"sizes {words}", l1=distance, epsilon=sizes_epsilon),
+            "totals": laplace_query(
                 f"totals {words}", l1=(d << COORDINATE_BITS) * distance, epsilon=totals_epsilon
             ),
         }

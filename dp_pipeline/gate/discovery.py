@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
@@ -24,9 +23,9 @@ from dp_pipeline.config.discovered_domain import DiscoveredAttribute, Discovered
 from dp_pipeline.config.domain import OTHER, Attribute, Undeclared
 from dp_pipeline.config.encoding import MAX_BOUND, Coordinate
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.gate.charge import NoisyQuery, QueryExecutor
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import UndeclaredDomainCounter
-from dp_pipeline.gate.mechanisms import laplace_scale
+from dp_pipeline.gate.mechanisms import NoisyQuery, laplace_query, laplace_scale
 from dp_pipeline.gate.noise import NoiseSource, checked_scale
 from dp_pipeline.gate.quantiles import QuantileCutter, column_tree
 from dp_pipeline.gate.texts import TextRule, parse_texts, text_rule
@@ -157,7 +156,7 @@ class _Discovery:
         self, query: DiscoveryQuery, rule: TextRule, so_far: DiscoveredAttribute
     ) -> DiscoveredAttribute:
         name = query.attribute.name
-        noisy_query = NoisyQuery(query.spend, partial(rule.select, noise=self.executor.noise))
+        noisy_query = NoisyQuery(query.spend, rule.select)
         parameters = (rule.weights, rule.threshold, rule.most, query.spend.delta)
         key = ("texts", name, parameters, query.attribute.aliases, query.attribute.missing)
         texts = parse_texts(
@@ -177,7 +176,7 @@ class _Discovery:
     ) -> DiscoveredAttribute:
         name, clock, unit = query.attribute.name, query.attribute.clock, query.undeclared.unit
         edges, threshold = query.edges, rows_for_bounds(self.spec, query)
-        noisy_query = self.executor.laplace_query(
+        noisy_query = laplace_query(
             query.spend.what, l1=query.spend.sensitivity, epsilon=query.spend.epsilon
         )
         kind = repr(unit) if clock is None else f"years of {clock.kind} in {clock.zone}"
@@ -270,9 +269,9 @@ def bucket_threshold(scale: Fraction, buckets: int, beta: Fraction) -> int:
     with Bounded User Contribution", PoPETs 2020, approximate bounds. A number is in one bucket: [0,
     u), [u, 2u), [2u, 4u), … of the unit u, or [−u, 0), [−2u, −u), … So one row moves one count by
     1, and neighbours move all counts together by at most Δ = ``spec.distance`` in L1: discrete
-    Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``mechanisms.measure``). The
-    bounds are the ends of the outermost of B buckets whose noisy count reaches this t. As
-    P(X ≥ t) ≤ e^(−t/scale) ≤ β/B, any empty bucket reaches it with probability at most β in all.
+    Laplace of scale Δ/ε on every bucket, empty ones too, is ε-DP (``laplace_query``). The bounds
+    are the ends of the outermost of B buckets whose noisy count reaches this t. As P(X ≥ t) ≤
+    e^(−t/scale) ≤ β/B, any empty bucket reaches it with probability at most β in all.
     Then the end nearer to zero becomes zero where that is cheap (``with_zero``): the buckets near
     zero are small, with few rows in each.
 

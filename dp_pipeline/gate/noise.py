@@ -160,7 +160,7 @@ class NoiseSource:
         )
 
     def noisy_max(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index of a nearly highest score, by noisy max: ε = 2·Δ∞ / scale."""
+        """Return the index of a nearly highest score, by noisy max: ε = 2·Δ∞ / scale."""
         # Report noisy max with geometric noise, ties to the lowest index.
         return samplers.noisy_argmax(_candidates(scores), checked_scale(scale), self._uniform)
 
@@ -171,7 +171,7 @@ class NoiseSource:
         return samplers.saturating_sum(counts.ravel(), noise).reshape(counts.shape)
 
     def exponential_choice(self, scores: IntArray, scale: Fraction) -> int:
-        """Return the flat index of a nearly highest score, by the exponential mechanism.
+        """Return the index of a nearly highest score, by the exponential mechanism.
 
         P(i) ∝ exp(scores_i / scale): ρ = (2·Δ∞ / scale)² / 8, which is a quarter of the ρ = ε² / 2
         of ``noisy_max`` at the same scale.
@@ -313,9 +313,12 @@ def parse_noise(text: str) -> NoiseSource:
 
 
 def _candidates(scores: IntArray) -> IntArray:
-    scores = int64_array(scores, of="scores").ravel()
-    if not scores.size:
-        raise BoundaryViolation("A private choice needs one or more candidates, but it has none")
+    scores = int64_array(scores, of="scores")
+    if scores.ndim != 1 or not scores.size:
+        raise BoundaryViolation(
+            "The scores of a choice must be a vector of one or more numbers, not of shape "
+            f"{scores.shape}"
+        )
     return scores
 
 

@@ -387,7 +387,7 @@ _BATCH = 1 << 12
 def exponential_choice(scores: IntArray, scale: Fraction, uniform: UniformIntegers) -> int:
     """Return a random index i with P(i) = exp(scores_i / scale) / Σ_j exp(scores_j / scale).
 
-    scores   int64, at least one; cost and proof of privacy: ``gate.mechanisms.choose_exponential``
+    scores   int64, at least one; cost and proof of privacy: ``gate.mechanisms.exponential_query``
 
     Rejection: propose an index uniformly, accept it with probability exp(−(max − score) / scale),
     and answer the first accepted one.

@@ -11,6 +11,7 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.charge import CachedScan, QueryExecutor, digest_of
 from dp_pipeline.gate.checks import require_table
 from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.gate.mechanisms import choice_query, linf_query, vector_query
 from dp_pipeline.gate.scores import SCORES, Score
 
 MAX_SCORE = 1 << 61
@@ -75,7 +76,8 @@ class ScoreSession:
         Δ1 = Σ Δ_i for an ε, Δ2² = Σ Δ_i² for a ρ.
         """
         moves = self._moves.values()
-        query = self._executor.vector_query(
+        query = vector_query(
+            self._executor.currency,
             f"scores of {len(moves)} tables",
             l1=sum(moves),
             l2_squared=sum(move * move for move in moves),
@@ -90,7 +92,7 @@ class ScoreSession:
         """
         moves = self._moves.values()
         words = f"scores of {len(moves)} tables together"
-        query = self._executor.linf_query(words, linf=max(moves), epsilon=epsilon)
+        query = linf_query(words, linf=max(moves), epsilon=epsilon)
         return self._executor.charge_and_answer(
             query, ("scores together", self._digest), self._exact
         )
@@ -106,7 +108,9 @@ class ScoreSession:
             total = clip_score(sum(self._exact(counter).open_at_the_gate().tolist()))
             return Sealed(np.array(total, dtype=np.int64))
 
-        query = self._executor.vector_query(words, l1=most, l2_squared=most * most, amount=amount)
+        query = vector_query(
+            self._executor.currency, words, l1=most, l2_squared=most * most, amount=amount
+        )
         key = ("total of scores", self._digest)
         return int(self._executor.charge_and_answer(query, key, count))
 
@@ -144,7 +148,7 @@ class ScoreSession:
         places = [self._places[name] for name in names]
         offsets = np.array([values.get(name, 0) for name in names], dtype=np.int64)
         linf = max(self._moves[name] for name in names)
-        query = self._executor.choice_query(words, linf=linf, amount=amount)
+        query = choice_query(self._executor.currency, words, linf=linf, amount=amount)
         key = ("choice", self._digest, names, offsets)
 
         def count(counter: Counter) -> Sealed:

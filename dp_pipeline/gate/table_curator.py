@@ -6,7 +6,6 @@ In a proof, ⊕ stands before the effect of one row more.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from typing import Self, TypeVar, cast
 
 import numpy as np
@@ -15,15 +14,17 @@ from dp_pipeline.config.amounts import PURE, Currency
 from dp_pipeline.config.domain import SIZE, Domain, Relation
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate import checks, mechanisms
-from dp_pipeline.gate.charge import (
-    CachedScan,
-    CounterQuery,
-    NoisyQuery,
-    QueryExecutor,
-    QuestionKey,
-)
+from dp_pipeline.gate import checks
+from dp_pipeline.gate.charge import CachedScan, CounterQuery, QueryExecutor, QuestionKey
 from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.gate.mechanisms import (
+    NoisyQuery,
+    laplace_query,
+    laplace_scale,
+    refinement_query,
+    vector_query,
+)
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.rules import PredictedLabel
 from dp_pipeline.gate.scores import PUBLIC_ROW_SCORES, Score
@@ -133,7 +134,7 @@ class TableCurator:
         l1_per_row: int = 1,
         epsilon: Fraction,
     ) -> IntArray:
-        query = self._executor.laplace_query(words, l1=l1_per_row * self.distance, epsilon=epsilon)
+        query = laplace_query(words, l1=l1_per_row * self.distance, epsilon=epsilon)
         return self._executor.charge_and_answer(query, key, count)
 
     def measure(self, attributes: Names, *, epsilon: Fraction) -> NoisyMarginal:
@@ -143,7 +144,7 @@ class TableCurator:
         ``refine`` may refine it. ⊕ one row is in one cell: Δ1 = 1 a row.
         """
         checks.require_table(self.domain, attributes)
-        query = self._executor.laplace_query(_words(attributes), l1=self.distance, epsilon=epsilon)
+        query = laplace_query(_words(attributes), l1=self.distance, epsilon=epsilon)
         return self._marginals({attributes: query})[0]
 
     def measure_left_out(self) -> NoisyNumber:
@@ -161,7 +162,7 @@ class TableCurator:
         and this one counts no others. ∎
         """
         words, epsilon = "rows left out", self.accountant.epsilon
-        query = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon)
+        query = laplace_query(words, l1=self.distance, epsilon=epsilon)
         self.accountant.record_free_spend(query.spend)
         answer = self._executor.answer(
             query, ("rows left out",), lambda counter: counter.count_left_out()
@@ -179,18 +180,16 @@ class TableCurator:
         """
         for attributes in amounts:
             checks.require_table(self.domain, attributes)
-        l1, l2_squared = self.distance, self.distance**2
         return self._marginals(
-            {
-                names: self._executor.vector_query(
-                    _words(names), l1=l1, l2_squared=l2_squared, amount=amount
-                )
-                for names, amount in amounts.items()
-            }
+            {names: self._table_query(_words(names), amount) for names, amount in amounts.items()}
         )
 
+    def _table_query(self, words: str, amount: Fraction) -> NoisyQuery:
+        l1, l2_squared = self.distance, self.distance**2
+        return vector_query(self.currency, words, l1=l1, l2_squared=l2_squared, amount=amount)
+
     def _scale(self, epsilon: Fraction) -> Fraction:
-        return mechanisms.laplace_scale(l1=self.distance, epsilon=epsilon)
+        return laplace_scale(l1=self.distance, epsilon=epsilon)
 
     def _marginals(self, queries: Mapping[Names, NoisyQuery]) -> tuple[NoisyMarginal, ...]:
         keys = {names: ("marginal", names) for names in queries}
@@ -248,12 +247,7 @@ class TableCurator:
                 f"{type(counter).__name__}"
             )
         queries = {
-            name: self._executor.vector_query(
-                f"pairs of {parts.name} by {name}",
-                l1=self.distance,
-                l2_squared=self.distance**2,
-                amount=amount,
-            )
+            name: self._table_query(f"pairs of {parts.name} by {name}", amount)
             for name, amount in amounts.items()
         }
         records = self._count_all(
@@ -274,7 +268,7 @@ class TableCurator:
 
         A marginal measured for e and refined for f has about the noise of one measured for e + f,
         and both answers together cost e + f. In ε the noise is exactly that
-        (``mechanisms.refine``); Δ1 = 1 a row. In ρ the marginal is measured once more; the mean
+        (``refinement_query``); Δ1 = 1 a row. In ρ the marginal is measured once more; the mean
         weighted by precision, which is post-processing, has the variance of e + f, and what
         rounding adds. A refined marginal may be refined again. BoundaryViolation for a marginal
         that was not measured.
@@ -285,13 +279,13 @@ class TableCurator:
         if self.currency == PURE:
             queries, keys = {}, {}
             for names, first in earlier.items():
-                queries[names] = self._executor.refinement_query(
+                queries[names] = refinement_query(
                     f"{_words(names)}, refined",
                     l1=self.distance,
+                    first=first.marginal.table,
                     before=first.amount,
                     scale=first.scale or Fraction(0),
                     epsilon=amounts[names],
-                    first=first.marginal.table,
                 )
                 arguments = (names, first.amount, first.scale, first.marginal.table)
                 keys[names] = ("refined marginal", *arguments)
@@ -416,13 +410,14 @@ class TableCurator:
         probability (``gate.sparse_sampler``). BoundaryViolation for other arguments.
         """
         words = f"cells of {', '.join(attributes)} from {threshold} rows on"
-        spend = self._executor.laplace_query(words, l1=self.distance, epsilon=epsilon).spend
+        spend = laplace_query(words, l1=self.distance, epsilon=epsilon).spend
         cells = checks.require_sparse(
             self.domain, attributes, threshold=threshold, scale=spend.scale
         )
-        draw = partial(
-            self._executor.noise.sparse_laplace, scale=spend.scale, cells=cells, threshold=threshold
-        )
+
+        def draw(occupied: IntArray, noise: NoiseSource) -> IntArray:
+            return noise.sparse_laplace(occupied, spend.scale, cells=cells, threshold=threshold)
+
         cells_above = self._executor.charge_and_answer(
             NoisyQuery(spend, draw),
             ("sparse table", attributes, threshold),

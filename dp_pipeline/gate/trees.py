@@ -11,10 +11,11 @@ import numpy as np
 
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.gate.charge import CachedScan, NoisyQuery, QueryExecutor
+from dp_pipeline.gate.charge import CachedScan, QueryExecutor
 from dp_pipeline.gate.checks import require_int64, require_nodes
 from dp_pipeline.gate.counter import Counter, Sealed
-from dp_pipeline.gate.mechanisms import laplace_scale, measure
+from dp_pipeline.gate.mechanisms import NoisyQuery, laplace_scale
+from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
@@ -120,13 +121,13 @@ class TreeSession:
                 f"{int(self._left.max())} of {SHARES} shares are left on one"
             )
 
-    def _noisy(self, exact: IntArray, shares: IntArray) -> IntArray:
+    def _noisy(self, exact: IntArray, noise: NoiseSource, *, shares: IntArray) -> IntArray:
         noisy = np.empty_like(exact)
-        l1, noise = self._spend.sensitivity, self._executor.noise
         for share in np.unique(shares):
             here = shares == share
             epsilon = self._spend.epsilon * int(share) / SHARES
-            noisy[here] = measure(exact[here], l1=l1, epsilon=epsilon, noise=noise)
+            scale = laplace_scale(l1=self._spend.sensitivity, epsilon=epsilon)
+            noisy[here] = noise.discrete_laplace(exact[here], scale)
         return noisy
 
     def _frontier_positions(self, nodes: Prefixes) -> IntArray:
@@ -242,9 +243,9 @@ class SplitSession:
         self._allowed = np.concatenate([self._allowed, below.children(self._bits).keys])
         return chosen
 
-    def _noisy(self, counts: IntArray, nodes: Prefixes) -> IntArray:
+    def _noisy(self, counts: IntArray, noise: NoiseSource, *, nodes: Prefixes) -> IntArray:
         biased = np.maximum(-self._decay, counts - nodes.depths // self._bits * self._decay)
-        noisy = self._executor.noise.discrete_laplace(biased, self._spend.scale)
+        noisy = noise.discrete_laplace(biased, self._spend.scale)
         return (noisy > 0).astype(np.int64)
 
 

@@ -1,8 +1,9 @@
 """Refinement: a release at a larger ε, made from one at a smaller ε for the difference in cost.
 
-The answers of the earlier release get less noise (``gate.mechanisms.refine``); questions and rows
-stay the same. A release is refined once, and its refinement may be refined again: all refinements
-of one release have the same key (``results.bundle.ReleaseKey``), which the ledger charges once.
+The answers of the earlier release get less noise (``gate.mechanisms.refinement_query``); questions
+and rows stay the same. A release is refined once, and its refinement may be refined again: all
+refinements of one release have the same key (``results.bundle.ReleaseKey``), which the ledger
+charges once.
 """
 
 from collections.abc import Iterator, Sequence

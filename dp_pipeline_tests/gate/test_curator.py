@@ -20,6 +20,7 @@ from dp_pipeline.config.errors import (
 )
 from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.counter import Counter, Sealed
+from dp_pipeline.gate.mechanisms import gaussian_query
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import DependenceScore, Independence
 from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, LINF, REFINED, Accountant
@@ -351,7 +352,7 @@ def test_a_pure_question_costs_half_its_epsilon_squared(kind: str) -> None:
 def test_a_pure_release_answers_no_gaussian_question() -> None:
     transcript, noise = Transcript(), RecordingNoise()
     executor = QueryExecutor(LoopCounter(TEN_PEOPLE), Accountant(ONE), transcript, noise)
-    paid = executor.gaussian_query("number of rows", l2_squared=1, rho=ONE)
+    paid = gaussian_query("number of rows", l2_squared=1, rho=ONE)
     with pytest.raises(BoundaryViolation, match="the data set declares no `delta`"):
         executor.charge_and_answer(paid, ("rows",), lambda counter: counter.count([()])[0])
     assert (executor.accountant.spends, noise.draws, len(transcript)) == ((), [], 0)

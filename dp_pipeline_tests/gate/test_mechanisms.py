@@ -13,21 +13,17 @@ from numpy.typing import NDArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate.mechanisms import (
     MAX_LINF_SIZE,
-    choice_scale,
-    choose,
-    choose_exponential,
-    exponential_scale,
+    exponential_query,
+    gaussian_query,
     gaussian_variance,
+    laplace_query,
     laplace_scale,
-    linf_scale,
-    measure,
-    measure_gaussian,
-    measure_linf,
-    refine,
+    linf_query,
+    noisy_max_query,
+    refinement_query,
 )
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline_tests.gate.distributions import (
-    SOURCES,
     exponential_probabilities,
     noisy_max_probabilities,
     permute_and_flip_probabilities,
@@ -44,35 +40,46 @@ epsilons = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6)
 @given(distance=reaches, epsilon=epsilons, before=epsilons)
 def test_the_scale_is_the_exact_rational(distance, epsilon, before):
     noise, counts, drawn_at = RecordingNoise(ForcedNoise(1)), np.array([1]), distance / before * 2
-    measure(counts, l1=distance, epsilon=epsilon, noise=noise)
-    choose(counts, linf=distance, epsilon=epsilon, noise=noise)
-    measure_linf(counts[: int(distance / epsilon)], linf=distance, epsilon=epsilon, noise=noise)
-    refined = {"before": before, "scale": drawn_at, "epsilon": epsilon}
-    refine(counts, counts, l1=distance, noise=noise, **refined)
+    refined = {"first": counts, "before": before, "scale": drawn_at, "epsilon": epsilon}
+    queries = [
+        laplace_query("counts", l1=distance, epsilon=epsilon),
+        noisy_max_query("pair", linf=distance, epsilon=epsilon),
+        refinement_query("counts", l1=distance, **refined),
+        linf_query("scores", linf=distance, epsilon=epsilon),
+    ]
+    for query in queries[:3]:
+        query.add_noise(counts, noise)
+    queries[3].add_noise(counts[: int(distance / epsilon)], noise)
     paid = distance / epsilon
     finer = distance / (before + epsilon)
     added = drawn_at * finer / (drawn_at - finer)
-    assert [draw.scale for draw in noise.draws] == [paid, 2 * paid, paid, added]
+    assert [draw.scale for draw in noise.draws] == [paid, 2 * paid, added, paid]
+    assert [query.spend.scale for query in queries] == [paid, 2 * paid, paid, paid]
+    assert {query.spend.epsilon for query in queries} == {epsilon}
     assert paid == laplace_scale(l1=distance, epsilon=epsilon)
-    assert paid == linf_scale(linf=distance, epsilon=epsilon)
-    assert 2 * paid == choice_scale(linf=distance, epsilon=epsilon)
 
 
 @settings(max_examples=50)
 @given(distance=reaches, rho=epsilons)
 def test_the_variance_is_exact_and_the_scale_near_its_root(distance: int, rho: Fraction) -> None:
     noise = RecordingNoise(ForcedNoise(1))
-    measure_gaussian(np.array([1]), l2_squared=distance, rho=rho, noise=noise)
-    choose_exponential(np.array([1]), linf=distance, rho=rho, noise=noise)
+    queries = [
+        gaussian_query("counts", l2_squared=distance, rho=rho),
+        exponential_query("pair", linf=distance, rho=rho),
+    ]
+    for query in queries:
+        query.add_noise(np.array([1]), noise)
     variance, scale = (draw.scale for draw in noise.draws)
     assert variance == gaussian_variance(l2_squared=distance, rho=rho) == distance / (2 * rho)
-    assert scale == exponential_scale(linf=distance, rho=rho)
+    assert [query.spend.scale for query in queries] == [variance, scale]
+    assert {(query.spend.epsilon, query.spend.currency) for query in queries} == {(rho, "zcdp")}
     assert rho * (1 - Fraction(2, 10**9)) < distance**2 / (2 * scale**2) <= rho
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64])
 def test_every_integer_type_is_measured_as_int64(dtype: type) -> None:
-    noisy = measure(np.array([100, 7], dtype), l1=1, epsilon=Fraction(10**6), noise=SeededNoise(1))
+    query = laplace_query("counts", l1=1, epsilon=Fraction(10**6))
+    noisy = query.add_noise(np.array([100, 7], dtype), SeededNoise(1))
     assert noisy.dtype == np.int64
     assert noisy.tolist() == [100, 7]
 
@@ -96,7 +103,7 @@ def worst_choice(probabilities, scale: float) -> float:
 
 @pytest.mark.parametrize("probabilities", [noisy_max_probabilities, permute_and_flip_probabilities])
 def test_a_choice_costs_at_most_its_epsilon_by_enumeration(probabilities) -> None:
-    scale = float(choice_scale(linf=1, epsilon=ONE))
+    scale = float(noisy_max_query("pair", linf=1, epsilon=ONE).spend.scale)
     assert 0.8 < worst_choice(probabilities, scale) <= 1 + 1e-9
     # A mutant: without the factor two.
     assert worst_choice(probabilities, scale / 2) > 1.5
@@ -140,7 +147,7 @@ def worst_rho_of_choices(scale: float) -> float:
 
 @pytest.mark.parametrize("rho", [Fraction(1, 1000), Fraction(1, 8), Fraction(1)])
 def test_an_exponential_choice_costs_at_most_its_rho(rho: Fraction) -> None:
-    scale = float(exponential_scale(linf=1, rho=rho))
+    scale = float(exponential_query("pair", linf=1, rho=rho).spend.scale)
     assert worst_rho_of_choices(scale) <= float(rho) + 1e-9
     assert worst_rho_of_choices(scale / 2) > 1.5 * float(rho)  # too little noise
     ranges = []
@@ -179,11 +186,11 @@ NOT_INTEGERS = [
 TOO_LARGE = np.array([2**63], np.uint64)
 
 MECHANISMS = [
-    (measure, "l1", "epsilon"),
-    (measure_linf, "linf", "epsilon"),
-    (choose, "linf", "epsilon"),
-    (measure_gaussian, "l2_squared", "rho"),
-    (choose_exponential, "linf", "rho"),
+    (laplace_query, "l1", "epsilon"),
+    (linf_query, "linf", "epsilon"),
+    (noisy_max_query, "linf", "epsilon"),
+    (gaussian_query, "l2_squared", "rho"),
+    (exponential_query, "linf", "rho"),
 ]
 by_mechanism = pytest.mark.parametrize(("mechanism", "reach", "amount"), MECHANISMS)
 
@@ -191,8 +198,9 @@ by_mechanism = pytest.mark.parametrize(("mechanism", "reach", "amount"), MECHANI
 @by_mechanism
 @pytest.mark.parametrize("values", [*NOT_INTEGERS, TOO_LARGE], ids=lambda v: type(v).__name__)
 def test_whatever_is_not_an_int64_array_is_refused(mechanism, reach, amount, values) -> None:
+    query = mechanism("numbers", **{reach: 1, amount: ONE})
     with pytest.raises(BoundaryViolation, match="must") as refused:
-        mechanism(values, **{reach: 1, amount: ONE}, noise=ForcedNoise(1))
+        query.add_noise(values, SeededNoise(1))
     assert "4321" not in str(refused.value)
 
 
@@ -200,26 +208,28 @@ def test_whatever_is_not_an_int64_array_is_refused(mechanism, reach, amount, val
 @pytest.mark.parametrize("distance", [0, -1, 1.0, True, Fraction(1), np.int64(1), None])
 def test_a_reach_that_is_not_a_positive_int_is_refused(mechanism, reach, amount, distance) -> None:
     with pytest.raises(BoundaryViolation, match=f"{reach} must be an integer"):
-        mechanism(np.array([1]), **{reach: distance, amount: ONE}, noise=ForcedNoise(1))
+        mechanism("numbers", **{reach: distance, amount: ONE})
 
 
 @by_mechanism
 @pytest.mark.parametrize("price", [0.5, 1, Fraction(0), Fraction(-1), math.inf, "1", None])
 def test_a_price_that_is_not_a_positive_fraction_is_refused(mechanism, reach, amount, price):
     with pytest.raises(BoundaryViolation, match=f"{amount} must be a positive Fraction"):
-        mechanism(np.array([1]), **{reach: 1, amount: price}, noise=ForcedNoise(1))
+        mechanism("numbers", **{reach: 1, amount: price})
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "amount"), [(choose, "epsilon"), (choose_exponential, "rho")]
+    ("mechanism", "amount"), [(noisy_max_query, "epsilon"), (exponential_query, "rho")]
 )
 @pytest.mark.parametrize("shape", [(0,), (2, 2), ()], ids=str)
 def test_a_choice_is_among_a_vector_of_at_least_one(mechanism, amount, shape) -> None:
+    query = mechanism("pair", linf=1, **{amount: ONE})
     with pytest.raises(BoundaryViolation, match="must be a vector of one or more numbers"):
-        mechanism(np.zeros(shape, np.int64), linf=1, **{amount: ONE}, noise=ForcedNoise(1))
+        query.add_noise(np.zeros(shape, np.int64), SeededNoise(1))
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (MAX_LINF_SIZE + 1,)], ids=["table", "few radii kept"])
 def test_numbers_without_a_proof_for_linf_noise_are_refused(shape) -> None:
-    with pytest.raises(BoundaryViolation):
-        measure_linf(np.zeros(shape, np.int64), linf=1, epsilon=ONE, noise=SOURCES[2])
+    query = linf_query("scores", linf=1, epsilon=ONE)
+    with pytest.raises(BoundaryViolation, match="takes a vector of at most 20 numbers"):
+        query.add_noise(np.zeros(shape, np.int64), SeededNoise(1))

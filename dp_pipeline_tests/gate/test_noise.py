@@ -52,7 +52,7 @@ def test_a_score_that_leads_by_far_is_chosen(source, kind, scores, scale):
 @by_choice
 @by_source
 def test_nothing_is_chosen_among_no_candidates(source: NoiseSource, kind: str) -> None:
-    with pytest.raises(BoundaryViolation, match="one or more candidates"):
+    with pytest.raises(BoundaryViolation, match="one or more numbers"):
         getattr(source, kind)(np.zeros(0, np.int64), Fraction(1))
     assert getattr(source, kind)(np.array([-7]), Fraction(1, 3)) == 0
 

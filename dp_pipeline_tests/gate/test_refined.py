@@ -17,7 +17,7 @@ from dp_pipeline.config.encoding import IntArray, Levels
 from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded, OtherQuestion
 from dp_pipeline.gate import noise as sources
 from dp_pipeline.gate.curator import Curator
-from dp_pipeline.gate.mechanisms import refine
+from dp_pipeline.gate.mechanisms import refinement_query
 from dp_pipeline.gate.noise import ExactNoise, NoiseSource, OpenDPNoise, SeededNoise
 from dp_pipeline.gate.table_curator import PaidMarginals
 from dp_pipeline.raw.counters.fold import EmptyCounter
@@ -242,7 +242,7 @@ def test_a_refined_question_names_the_answer_that_it_refines() -> None:
 def test_noise_that_is_not_what_was_paid_for_is_not_refined(first, scale, words):
     with pytest.raises(BoundaryViolation, match=words):
         paid = {"before": ONE, "scale": scale, "epsilon": ONE}
-        refine(np.array([1]), np.array([first]), l1=1, noise=SeededNoise(1), **paid)
+        refinement_query("counts", l1=1, first=np.array([first]), **paid)
 
 
 @pytest.mark.parametrize("drawn_at", [ONE * 6, ONE * 9], ids=["as paid", "rounded up"])
@@ -252,5 +252,5 @@ def test_refined_noise_is_that_of_both_amounts(drawn_at: Fraction) -> None:
     first = source.discrete_laplace(counts, drawn_at)
 
     amounts = {"before": ONE / 2, "scale": drawn_at, "epsilon": ONE / 4}
-    refined = refine(counts, first, l1=3, noise=source, **amounts)
+    refined = refinement_query("counts", l1=3, first=first, **amounts).add_noise(counts, source)
     assert fit(refined - 7, Fraction(4)) > ALARM

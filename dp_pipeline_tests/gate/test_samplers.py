@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dp_pipeline.gate import samplers
-from dp_pipeline.gate.mechanisms import measure_linf
+from dp_pipeline.gate.mechanisms import linf_query
 from dp_pipeline.gate.noise import NoiseSource, SeededNoise
 from dp_pipeline.gate.samplers import (
     UniformIntegers,
@@ -186,7 +186,8 @@ def test_draws_of_any_size_stay_exact(draw, size: int, dtype: type, unit: int, l
 def linf_noise(source: NoiseSource, size: int, scale: Fraction, times: int) -> np.ndarray:
     """Noise (times, size) of the L∞ mechanism: Δ∞ = 3, so ε = 3 / scale."""
     empty, epsilon = np.zeros(size, dtype=np.int64), 3 / scale
-    answers = [measure_linf(empty, linf=3, epsilon=epsilon, noise=source) for _ in range(times)]
+    query = linf_query("numbers", linf=3, epsilon=epsilon)
+    answers = [query.add_noise(empty, source) for _ in range(times)]
     return np.stack(answers)
 
 

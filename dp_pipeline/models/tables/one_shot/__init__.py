@@ -108,12 +108,12 @@ class OneShot(TableModel):
 
     *Proof.* Number of rows and tables: a row is in one cell, over groups of levels too; Δ1 =
     Δ2 = 1 under add/remove, times the distance; a refined marginal costs what is added to it
-    (``gate.mechanisms.refine``). The mean dependence is that of U_ij = ½‖c_ij − r cᵀ/n‖₁, which
-    moves by less than 2, so a sum of p of them moves by less than 2p. Against released N̂ and p̂ a
-    score moves by 1, and m of them by 1 in L∞ and by √m in L2; noisy max, with public penalties,
-    pays for scores that move by 1, pick by pick. Plans, groups, tables and shares
-    are functions of public and released values, and the tables get all that is left, so the total
-    is the amount, exactly. Fit and sampling are post-processing. ∎
+    (``gate.mechanisms.refinement_query``). The mean dependence is that of
+    U_ij = ½‖c_ij − r cᵀ/n‖₁, which moves by less than 2, so a sum of p of them moves by less than
+    2p. Against released N̂ and p̂ a score moves by 1, and m of them by 1 in L∞ and by √m in L2; noisy
+    max, with public penalties, pays for scores that move by 1, pick by pick. Plans, groups, tables
+    and shares are functions of public and released values, and the tables get all that is left, so
+    the total is the amount, exactly. Fit and sampling are post-processing. ∎
 
     Source: this project (docs/design/one_shot.md says what each part brings); its parts are of
     PriView (covering designs), Private-PGM (fit by a graphical model), AIM (gain against noise).
