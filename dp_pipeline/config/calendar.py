@@ -1,4 +1,4 @@
-"""Periods of the calendar, from hours to years: their begin, their successor and their name."""
+"""Periods of the calendar, from hours to years, by number: their begin and their name."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -11,32 +11,26 @@ _FORMATS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%G-W%V"}
 _FORMATS |= {"month": "%Y-%m", "year": "%Y"}
 
 
-def period_start(wall: datetime, period: Period) -> datetime:
-    """Return the first moment of the period that contains a moment; weeks begin on Monday."""
-    wall = wall.replace(minute=0, second=0, microsecond=0)
-    if period == "hour":
-        return wall
-    wall = wall.replace(hour=0)
-    if period == "week":
-        # The first day of year 1 is a Monday, so no week begins before the calendar.
-        return wall - timedelta(days=wall.weekday())
-    if period == "day":
-        return wall
-    return wall.replace(day=1, month=(wall.month - 1) // _MONTHS[period] * _MONTHS[period] + 1)
+def period_at(wall: datetime, period: Period) -> int:
+    """Return the number of the period that contains a moment; the first of year 1 has number 0.
+
+    Weeks begin on Monday, as year 1 does.
+    """
+    if period in _STEPS:
+        return (wall - datetime.min) // _STEPS[period]
+    return (12 * (wall.year - 1) + wall.month - 1) // _MONTHS[period]
 
 
-def next_period(wall: datetime, period: Period) -> datetime:
-    """Return the first moment of the period after the one that begins at ``wall``.
+def period_start(number: int, period: Period) -> datetime:
+    """Return the first moment of a period; ValueError or OverflowError after the year 9999.
 
-    ValueError or OverflowError after the year 9999.
-
-    >>> next_period(datetime(2026, 10, 1), "quarter")
+    >>> period_start(period_at(datetime(2026, 12, 5), "quarter") + 1, "quarter")
     datetime.datetime(2027, 1, 1, 0, 0)
     """
     if period in _STEPS:
-        return wall + _STEPS[period]
-    month = wall.month - 1 + _MONTHS[period]
-    return wall.replace(year=wall.year + month // 12, month=month % 12 + 1)
+        return datetime.min + number * _STEPS[period]
+    years, months = divmod(number * _MONTHS[period], 12)
+    return datetime(years + 1, months + 1, 1)
 
 
 def period_name(wall: datetime, period: Period) -> str:

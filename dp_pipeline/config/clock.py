@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.calendar import next_period, period_name, period_start
+from dp_pipeline.config.calendar import period_at, period_name, period_start
 from dp_pipeline.config.encoding import MAX_CELLS, Bins, interval_labels
 
 ClockKind = Literal["date", "timestamp"]
@@ -224,18 +224,11 @@ class ClockBins(Bins):
         None for more than MAX_CELLS. Periods are those of the clock's zone, in which an hour that
         occurs twice is one cell.
         """
-        if (last - first) // (1 if clock.kind == "date" else DAY) > MAX_CELLS * 366:
+        ends = (period_at(clock.wall_time(number), every) for number in (first, last))
+        periods = range(next(ends), next(ends) + 1)
+        if len(periods) > MAX_CELLS:
             return None
-        starts, end = set(), clock.wall_time(last)
-        wall = period_start(clock.wall_time(first), every)
-        while wall <= end:
-            starts.add(clock.number_of(wall))
-            if len(starts) > MAX_CELLS:
-                return None
-            try:
-                wall = next_period(wall, every)
-            except (ValueError, OverflowError):
-                break  # There is no year 10000.
+        starts = {clock.number_of(period_start(period, every)) for period in periods}
         inner = sorted(start for start in starts if first < start <= last)
         return cls.starting_at(clock, first, last, inner, every)
 

@@ -6,16 +6,15 @@ at which they are read. A row belongs to the half-open interval that contains it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dp_pipeline.config.calendar import (
     Period,
-    next_period,
     parse_period_name,
+    period_at,
     period_name,
     period_start,
 )
@@ -93,14 +92,14 @@ class Windows:
 
     def require(self, name: str) -> str:
         """Return ``name`` if it names a declared window; DeclarationError otherwise."""
-        local_time = self._parse(name)
-        if local_time is None:
-            example = _window_name(_EXAMPLE, self.every)
+        number = self._parse(name)
+        if number is None:
+            example = self._name(period_at(_EXAMPLE, self.every))
             expected = f"a {self.every} such as {example}, from {_YEARS[0]} to {_YEARS[-1]}"
             raise FieldError(expected, repr(name[:30]), of="window")
-        if local_time < self._local_start(self.first):
+        if number < self._number(self.first):
             raise FieldError(f"{self.first}, the first, or a later one", name, of="window")
-        if self.last and local_time > self._local_start(self.last):
+        if self.last and number > self._number(self.last):
             raise FieldError(f"{self.last}, the last, or an earlier one", name, of="window")
         return name
 
@@ -110,11 +109,11 @@ class Windows:
 
     def start(self, name: str) -> int:
         """Return the first second of a window, since 1970 in UTC."""
-        return self.clock.number_of(self._local_start(name))
+        return self.clock.number_of(period_start(self._number(name), self.every))
 
     def end(self, name: str) -> int:
         """Return the first second after a window, since 1970 in UTC."""
-        return self.clock.number_of(next_period(self._local_start(name), self.every))
+        return self.clock.number_of(period_start(self._number(name) + 1, self.every))
 
     def closing_time(self, name: str) -> int:
         """Return the second, since 1970 in UTC, from which a window may be read: end plus grace."""
@@ -134,18 +133,15 @@ class Windows:
 
         It may be a window before ``first`` or after ``last``.
         """
-        return _window_name(period_start(self.clock.wall_time(seconds), self.every), self.every)
+        return self._name(period_at(self.clock.wall_time(seconds), self.every))
 
     def following(self, name: str) -> str:
         """Return the name of the next window, even after ``last``."""
-        return _window_name(next_period(self._local_start(name), self.every), self.every)
+        return self._name(self._number(name) + 1)
 
     def preceding(self, name: str) -> str | None:
         """Return the name of the previous window; None for the first."""
-        if name == self.first:
-            return None
-        before = period_start(self._local_start(name) - timedelta(hours=1), self.every)
-        return _window_name(before, self.every)
+        return None if name == self.first else self._name(self._number(name) - 1)
 
     def between(self, first: str, last: str) -> tuple[str, ...]:
         """Return all windows from ``first`` to ``last``, both included.
@@ -153,36 +149,31 @@ class Windows:
         DeclarationError for unknown names, and for an empty or too long range.
         """
         self.require(first), self.require(last)
-        if self.start(last) < self.start(first):
+        numbers = range(self._number(first), self._number(last) + 1)
+        if not numbers:
             raise DeclarationError(
                 f"A range of windows must go from an earlier to a later one, but {first}..{last} "
                 "does not: swap its ends"
             )
-        names = []
-        for name in islice(self._from(first), MAX_WINDOWS):
-            names.append(name)
-            if name == last:
-                return tuple(names)
-        raise DeclarationError(
-            f"A range may have at most {MAX_WINDOWS:,} windows, but {first}..{last} has more: "
-            "name a shorter range"
-        )
+        if len(numbers) > MAX_WINDOWS:
+            raise DeclarationError(
+                f"A range may have at most {MAX_WINDOWS:,} windows, but {first}..{last} has more: "
+                "name a shorter range"
+            )
+        return tuple(map(self._name, numbers))
 
     def ending_with(self, last: str, count: int) -> tuple[str, ...]:
         """Return ``count`` windows up to ``last``, oldest first.
 
         DeclarationError for an unknown name, and for more windows than there are.
         """
-        names = [self.require(last)]
-        while len(names) < count:
-            before = self.preceding(names[-1])
-            if before is None:
-                raise DeclarationError(
-                    f"A release over {count} windows up to {last} needs a window before "
-                    f"{self.first}, which is the first: name a later window, or fewer windows"
-                )
-            names.append(before)
-        return tuple(reversed(names))
+        end = self._number(self.require(last)) + 1
+        if end - count < self._number(self.first):
+            raise DeclarationError(
+                f"A release over {count} windows up to {last} needs a window before "
+                f"{self.first}, which is the first: name a later window, or fewer windows"
+            )
+        return tuple(map(self._name, range(end - count, end)))
 
     def parse_range(self, text: str) -> tuple[str, ...]:
         """Return the windows of ``2026-W01`` or ``2026-W01..2026-W52``; else DeclarationError."""
@@ -195,35 +186,28 @@ class Windows:
         now     seconds since 1970 in UTC
         after   return only later windows than this; None: from the first
         """
+        begin = self._number(self.first) if after is None else self._number(after) + 1
         # The window that contains the moment has not ended, and every earlier one has.
-        end = self.start(self.name_at(now - self.grace))
-        if self.last:
-            end = min(end, self.end(self.last))
-        names = self._from(self.first if after is None else self.following(after))
-        return tuple(takewhile(lambda name: self.start(name) < end, names))
+        end = period_at(self.clock.wall_time(now - self.grace), self.every)
+        end = min(end, self._number(self.last) + 1) if self.last else end
+        return tuple(map(self._name, range(begin, end)))
 
-    def _from(self, name: str) -> Iterator[str]:
-        local_time = self._local_start(name)
-        while True:
-            yield _window_name(local_time, self.every)
-            local_time = next_period(local_time, self.every)
+    def _name(self, number: int) -> str:
+        name = period_name(period_start(number, self.every), self.every)
+        return f"{name}Z" if self.every == "hour" else name
 
-    def _local_start(self, name: str) -> datetime:
-        local_time = self._parse(name)
-        assert local_time is not None, f"{name} is no {self.every}"
-        return local_time
+    def _number(self, name: str) -> int:
+        number = self._parse(name)
+        assert number is not None, f"{name} is no {self.every}"
+        return number
 
-    def _parse(self, name: str) -> datetime | None:
+    def _parse(self, name: str) -> int | None:
         try:
             local_time = parse_period_name(name.removesuffix("Z"), self.every)
         except (ValueError, OverflowError):
             return None
-        is_name = _window_name(local_time, self.every) == name and int(name[:4]) in _YEARS
-        return local_time if is_name else None
-
-
-def _window_name(local_time: datetime, every: Period) -> str:
-    return period_name(local_time, every) + ("Z" if every == "hour" else "")
+        number = period_at(local_time, self.every)
+        return number if self._name(number) == name and int(name[:4]) in _YEARS else None
 
 
 def range_text(windows: Sequence[str]) -> str:
