@@ -16,7 +16,7 @@ from dp_pipeline.config.constraints import MAX_CONSTRAINT_CELLS, Box, Constraint
 from dp_pipeline.config.domain import MISSING, Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Names
 from dp_pipeline.config.errors import FieldError
-from dp_pipeline.config.fields import below, not_among, require, require_mapping
+from dp_pipeline.config.fields import below, not_among, require
 from dp_pipeline.config.implied_map import Codes, all_codes, free_codes, implied_map
 
 Combination = dict[str, tuple[str, ...]]
@@ -33,14 +33,6 @@ _MAP = {"type": "object", "additionalProperties": _CELLS}
 _DECIDED = {"anyOf": [fields.TEXT, {"type": "object", "additionalProperties": _MAP}]}
 
 
-def _parse_values(value: object, parse: Callable[[object], Parsed]) -> dict[str, Parsed]:
-    parsed = {}
-    for name, member in require_mapping(value).items():
-        with below(name):
-            parsed[name] = parse(member)
-    return parsed
-
-
 def _parse_items(items: Sequence[Given], parse: Callable[[Given], Parsed]) -> tuple[Parsed, ...]:
     parsed = []
     for index, item in enumerate(items):
@@ -49,44 +41,26 @@ def _parse_items(items: Sequence[Given], parse: Callable[[Given], Parsed]) -> tu
     return tuple(parsed)
 
 
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    texts = fields.require_list(value)
-    expected = "a level, an interval, or a list of them"
-    require(texts, expected, "an empty list")
-    require(all(isinstance(text, str) for text in texts), expected, "a nested list")
-    return tuple(texts)
+def _listed(kind: type) -> BeforeValidator:
+    """Return the validator that puts a single ``kind`` into a list."""
+    return BeforeValidator(lambda value: [value] if isinstance(value, kind) else value)
 
 
-def _combination(value: object) -> Combination:
-    return _parse_values(value, _texts)
+def _lists(value: object) -> list[object]:
+    items = fields.require_list(value)
+    return [items] if all(isinstance(item, dict) for item in items) else [*items]
 
 
-def _combinations(value: object) -> tuple[Combination, ...]:
-    if isinstance(value, dict):
-        return (_combination(value),)
-    return _parse_items(fields.require_list(value), _combination)
+def _coarser(value: object) -> object:
+    # None stands for the map that the declarations of both columns imply.
+    return {value: None} if isinstance(value, str) else value
 
 
+_Combination = fields.MappingOf[Annotated[fields.NonEmpty[fields.Item], _listed(str)]]
+_Combinations = Annotated[tuple[_Combination, ...], BeforeValidator(fields.require_list)]
 _ONE_OR_SEVERAL = {"anyOf": [_COMBINATION, _COMBINATIONS]}
-_Combinations = Annotated[
-    tuple[Combination, ...], BeforeValidator(_combinations), WithJsonSchema(_ONE_OR_SEVERAL)
-]
-
-
-def _alternatives(value: object) -> tuple[tuple[Combination, ...], ...]:
-    lists = fields.require_list(value)
-    if all(isinstance(item, dict) for item in lists):
-        return (_combinations(lists),)
-    return _parse_items(lists, lambda item: _combinations(fields.require_list(item)))
-
-
-def _coarser(value: object) -> dict[str, Combination | None]:
-    if isinstance(value, str):
-        # None stands for the map that the declarations of both columns imply.
-        return {value: None}
-    return dict(_parse_values(value, _combination))
+_OneOrSeveral = Annotated[_Combinations, _listed(dict), WithJsonSchema(_ONE_OR_SEVERAL)]
+_CoarserColumns = Annotated[fields.MappingOf[_Combination | None], BeforeValidator(_coarser)]
 
 
 class ConstraintsSection(fields.Section):
@@ -98,19 +72,18 @@ class ConstraintsSection(fields.Section):
     at_most_one  Levels that at most one part of a unit has, where units have parts: {status: head}.
     """
 
-    never: _Combinations = ()
+    never: _OneOrSeveral = ()
     only: Annotated[
-        tuple[tuple[Combination, ...], ...],
-        BeforeValidator(_alternatives),
+        tuple[_Combinations, ...],
+        BeforeValidator(_lists),
         WithJsonSchema({"type": "array", "items": _ONE_OR_SEVERAL}),
     ] = ()
     depends: Annotated[
-        dict[str, dict[str, Combination | None]],
-        BeforeValidator(lambda value: _parse_values(value, _coarser)),
+        fields.MappingOf[_CoarserColumns],
         WithJsonSchema({"type": "object", "additionalProperties": _DECIDED}),
         Field(default_factory=dict),
     ]
-    at_most_one: _Combinations = ()
+    at_most_one: _OneOrSeveral = ()
 
     @model_validator(mode="after")
     def _require_some(self) -> Self:
