@@ -17,7 +17,7 @@ from dp_pipeline.config.discovered_domain import (
     discovery_words,
     widest_domain,
 )
-from dp_pipeline.config.domain import SIZE, Domain, OneRow, Protection, Relation, UnitOfParts
+from dp_pipeline.config.domain import SIZE, Domain, Protection, Relation
 from dp_pipeline.config.encoding import COORDINATE_BITS, Point
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.reading import Signs
@@ -104,7 +104,7 @@ class DatasetSpec:
         """Return the declaration of a benchmark, a row per person; ``declared`` replaces fields."""
         standard: dict[str, Any] = dict.fromkeys(("title", "description", "population"), name)
         standard |= {"source": Source("csv", name), "purpose": "benchmark", "models": {}}
-        standard |= {"protection": OneRow(), "relation": "add_remove", "partitions": ()}
+        standard |= {"protection": Protection(), "relation": "add_remove", "partitions": ()}
         return cls(**{**standard, "name": name, "domain": domain, **declared})
 
     def __repr__(self) -> str:
@@ -275,7 +275,7 @@ class DatasetSpec:
             return (self,)
         own = [each for each in self.domain if each.name in parts.attributes]
         units = [each for each in self.domain if each.name not in (*parts.attributes, SIZE)]
-        protection = UnitOfParts(parts.key, parts.at_most)
+        protection = Protection(parts.key, parts.at_most, is_unit=True)
         return (
             replace(self, domain=Domain(tuple(units)), source=replace(self.source, parts=None)),
             replace(self, domain=Domain(tuple(own)), source=source, protection=protection),

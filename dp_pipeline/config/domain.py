@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -391,50 +391,29 @@ Relation = Literal["add_remove", "replace_one"]
 
 
 @dataclass(frozen=True)
-class OneRow:
-    """The protection in which a person has at most one row."""
+class Protection:
+    """The rows that are protected together: one row, those of a person, or the parts of a unit.
 
-    at_most: ClassVar[int] = 1
-    rows: ClassVar[int] = 1
-    column: ClassVar[str | None] = None
-
-    def __str__(self) -> str:
-        return "one row"
-
-
-@dataclass(frozen=True)
-class RowsOfPerson:
-    """The protection in which a person is up to ``at_most`` rows with one value of ``column``.
-
-    each   the period that ``at_most`` applies to, such as ``week``; empty without windows
+    column    column whose value names the person or the unit; None for one row
+    at_most   largest number of rows of a person, or of parts of a unit, that are used
+    each      the period that ``at_most`` applies to, such as ``week``; empty without windows
+    is_unit   whether the rows are parts of a unit, which are joined in one row
     """
 
-    column: str
-    at_most: int
+    column: str | None = None
+    at_most: int = 1
     each: str = ""
+    is_unit: bool = False
 
     @property
     def rows(self) -> int:
         """The largest number of rows of one protected unit."""
-        return self.at_most
+        return 1 if self.is_unit else self.at_most
 
     def __str__(self) -> str:
+        if self.column is None:
+            return "one row"
+        if self.is_unit:
+            return f"one unit with at most {self.at_most} parts, column {self.column}"
         each = f" in each {self.each}" if self.each else ""
         return f"at most {self.at_most} rows of a person{each}, column {self.column}"
-
-
-@dataclass(frozen=True)
-class UnitOfParts:
-    """The protection in which a unit is up to ``at_most`` parts with one value of ``column``."""
-
-    rows: ClassVar[int] = 1
-    """The parts of a unit are joined in one row."""
-
-    column: str
-    at_most: int
-
-    def __str__(self) -> str:
-        return f"one unit with at most {self.at_most} parts, column {self.column}"
-
-
-Protection = OneRow | RowsOfPerson | UnitOfParts

@@ -20,7 +20,7 @@ from dp_pipeline.config.attribute_parser import Attributes, Numeric
 from dp_pipeline.config.constraint_parser import ConstraintsSection
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover
-from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson, UnitOfParts
+from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import Point
 from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.expectation_parser import Expectations, declared_expectations
@@ -150,12 +150,12 @@ class DataSetFile(fields.Section):
         is_unique = len(set(self.owners)) == len(self.owners)
         require(is_unique, "each owner once", "the same owner twice", "owners")
         domain = self._domain()
-        protection: Protection = OneRow()
+        protection = Protection()
         if isinstance(self.protection, PersonSection):
             each = self.windows.every if self.windows else ""
-            protection = RowsOfPerson(self.protection.column, self.protection.at_most, each)
+            protection = Protection(self.protection.column, self.protection.at_most, each)
         elif isinstance(self.protection, GroupSection) and domain.parts is not None:
-            protection = UnitOfParts(self.protection.key, domain.parts.at_most)
+            protection = Protection(self.protection.key, domain.parts.at_most, is_unit=True)
         if self.label is not None:
             release_parser.require_nominal(self.label, domain, "label")
         k_anonymity = self._k_anonymity(domain, protection)

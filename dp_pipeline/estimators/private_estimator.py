@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import discovery_price
-from dp_pipeline.config.domain import Domain, OneRow, Protection, RowsOfPerson
+from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.errors import DeclarationError, argument_text, require_integer
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.config.system_errors import to_path
@@ -360,7 +360,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                     f"{names}: if somebody has several rows, pass `person` and `at_most`",
                     stacklevel=3,
                 )
-            return OneRow(), ()
+            return Protection(), ()
         if not is_among(person, labels):
             names = f", one of {', '.join(map(str, labels))}" if labels else ""
             raise DeclarationError(
@@ -370,7 +370,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         rows = require_integer(at_most, of="at_most", least=1, most=MOST_DECLARED_ROWS)
         values = features.columns[labels.index(person)]
         require_exact_ids(values)
-        return RowsOfPerson(str(person), rows), (values,)
+        return Protection(str(person), rows), (values,)
 
     def save(self, path: Any) -> None:
         """Write the fitted estimator to a file, which is as private as the estimator itself.

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.attribute_parser import Category
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import SIZE, Domain, OneRow, Parts, Protection, UnitOfParts
+from dp_pipeline.config.domain import SIZE, Domain, Parts, Protection
 from dp_pipeline.config.errors import DeclarationError, FieldError, require_integer
 from dp_pipeline.config.parts_parser import MAX_PARTS, domain_of_parts
 from dp_pipeline.estimators.column_types import complete_by_types
@@ -136,7 +136,7 @@ class DeclaredRows:
             raise DeclarationError(
                 f"{field}: expected {error.expected}, got {error.got}{error.hint}"
             ) from None
-        return cls(forms, values, of_parts, UnitOfParts(str(key), most))
+        return cls(forms, values, of_parts, Protection(str(key), most, is_unit=True))
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as one Arrow table, such as a file gives; units and parts are separate
@@ -251,7 +251,9 @@ def other_rows(X: Any, forms: tuple[TableForm, ...], domain: Domain) -> Declared
                 f"X: expected the frames {' and '.join(names)} by name, as in the fit, got "
                 f"{', '.join(frames) or type(X).__name__}"
             )
-    protection = OneRow() if parts is None else UnitOfParts(str(forms[0].key), parts.at_most)
+    protection = Protection()
+    if parts is not None:
+        protection = Protection(str(forms[0].key), parts.at_most, is_unit=True)
     values = []
     for form in forms:
         keys = [] if form.key is None else [form.key]

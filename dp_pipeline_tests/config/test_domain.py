@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover, DiscoveredAttribute, DiscoveredDomain
-from dp_pipeline.config.domain import Domain, OneRow, RowsOfPerson, Undeclared
+from dp_pipeline.config.domain import Domain, Protection, Undeclared
 from dp_pipeline.config.encoding import (
     COORDINATE_BITS,
     INVALID,
@@ -74,7 +74,7 @@ def test_what_a_domain_does_not_have_is_refused_by_name(ask, words, tmp_path):
         ask(loaded(tmp_path, attributes=ATTRIBUTES).domain)
 
 
-@pytest.mark.parametrize(("protection", "rows"), [(OneRow(), 1), (RowsOfPerson("user", 20), 20)])
+@pytest.mark.parametrize(("protection", "rows"), [(Protection(), 1), (Protection("user", 20), 20)])
 @pytest.mark.parametrize(("relation", "units"), [("add_remove", 1), ("replace_one", 2)])
 def test_neighbours_differ_by_the_rows_of_one_or_two_units(protection, rows, relation, units):
     spec = DatasetSpec.of_domain("x", Domain(()), protection=protection, relation=relation)

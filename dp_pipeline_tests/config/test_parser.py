@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dp_pipeline.config.amounts import PURE, Currency
-from dp_pipeline.config.domain import OneRow, RowsOfPerson
+from dp_pipeline.config.domain import Protection
 from dp_pipeline.config.errors import DeclarationError, UnknownFormat
 from dp_pipeline.config.formats import require_format
 from dp_pipeline.config.parser import load_spec
@@ -110,7 +110,7 @@ updates: public
 owners: [ana@example.org, 'team:privacy']"""
     spec = loaded(tmp_path, ceiling="ceiling: {total: 4, per_month: 1.5}", more=more)
     assert (spec.name, spec.title, spec.population) == ("toy", "Toy people", "people")
-    assert spec.protection == RowsOfPerson("person", 3)
+    assert spec.protection == Protection("person", 3)
     assert (spec.relation, spec.distance, spec.purpose) == ("add_remove", 3, "release")
     assert spec.source == Source("csv", str(tmp_path / "toy.csv"))
     assert spec.columns == ("x", "age", "colour", "person")
@@ -128,7 +128,7 @@ owners: [ana@example.org, 'team:privacy']"""
 def test_absent_fields_have_their_defaults(tmp_path):
     protection = "protection: {unit: one_row}"
     spec = loaded(tmp_path, purpose="purpose: benchmark", ceiling=None, protection=protection)
-    assert (spec.title, spec.relation, spec.protection) == ("toy", "add_remove", OneRow())
+    assert (spec.title, spec.relation, spec.protection) == ("toy", "add_remove", Protection())
     absent = "ceiling nominal_rows publish evaluation distinct_population label per_month refresh"
     assert {getattr(spec, name) for name in (*absent.split(), "point", "delta")} == {None}
     assert (spec.one_hot, spec.updates_public, spec.owners) == (False, False, ())

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import RowsOfPerson
+from dp_pipeline.config.domain import Protection
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw.ingest import ingest
@@ -196,7 +196,7 @@ def test_sqlite(tmp_path, spec, batch, monkeypatch):
         connection.commit()
         connection.close()
         source = Source("sql", f"sqlite:///{path}", query="SELECT * FROM a")
-        return prepared(replace(spec, protection=RowsOfPerson("rider", 100)), source)
+        return prepared(replace(spec, protection=Protection("rider", 100)), source)
 
     check_contract(read, cells)
 

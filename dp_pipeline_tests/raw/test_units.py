@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.constraints import Constraint
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, UnitOfParts
+from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, Protection
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.parts_parser import empty_unit_constraints
 from dp_pipeline.config.reading import Derived
@@ -102,7 +102,7 @@ def test_a_value_that_varies_within_a_unit_is_missing():
 
 
 SPEC = DatasetSpec.of_domain(
-    "homes", DOMAIN_OF_ROWS, protection=UnitOfParts("home", 3), purpose="release"
+    "homes", DOMAIN_OF_ROWS, protection=Protection("home", 3, is_unit=True), purpose="release"
 )
 Home = int | None
 ids = st.sampled_from([7, 2**53, 2**53 + 1]) | st.none()

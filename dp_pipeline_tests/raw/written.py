@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Attribute, Domain, OneRow, RowsOfPerson
+from dp_pipeline.config.domain import Attribute, Domain, Protection
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.parser import load_spec
 from dp_pipeline.config.reading import Signs
@@ -82,6 +82,6 @@ def spec_of(source, *columns, person=None, purpose="benchmark"):
         Attribute(f"attribute_{place}", column, "clip", coordinate=Coordinate(0.0, 1.0), signs=READ)
         for place, column in enumerate(columns)
     )
-    protection = OneRow() if person is None else RowsOfPerson(person, 2)
+    protection = Protection() if person is None else Protection(person, 2)
     declared = {"source": source, "protection": protection, "purpose": purpose}
     return DatasetSpec.of_domain("city", Domain(attributes), **declared)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_pipeline.config.domain import RowsOfPerson
+from dp_pipeline.config.domain import Protection
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
@@ -42,7 +42,7 @@ GOLDEN = Path(__file__).parent / "golden"
 PEOPLE = spec(
     purpose="release",
     ceiling=TEN,
-    protection=RowsOfPerson("rider", 20),
+    protection=Protection("rider", 20),
     relation="replace_one",
     delta=Fraction(1, 10**9),
     nominal_rows=900,

@@ -15,7 +15,7 @@ import pytest
 
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.domain import Attribute, Domain, RowsOfPerson
+from dp_pipeline.config.domain import Attribute, Domain, Protection
 from dp_pipeline.config.encoding import Bins, Coordinate, IntArray, Levels
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, build_model
@@ -161,7 +161,7 @@ def test_fifty_centres_of_three_hundred_rows_are_mostly_noise():
 def test_persons_with_many_rows_are_a_weaker_signal():
     spec, counter = over_square(blobs(3_000), nominal_rows=3_000)
     assert warnings_of((spec, counter), "eug_kmeans", "0.5", k="10") == ()
-    of_persons = replace(spec, protection=RowsOfPerson("rider", 20))
+    of_persons = replace(spec, protection=Protection("rider", 20))
     (message,) = warnings_of((of_persons, counter), "eug_kmeans", "0.5", k="10")
     # The formula is that of the number behind it: about 3,000 · 0.5 / (10 · 20), and not 150.
     assert "N·ε/(k·20) must be at least 20, where neighbouring tables differ by 20 rows" in message

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 from jinja2 import DictLoader, UndefinedError
 
-from dp_pipeline.config.domain import RowsOfPerson
+from dp_pipeline.config.domain import Protection
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.releases.release import code_version
 from dp_pipeline.reporting import pages, rendering
@@ -146,7 +146,7 @@ def test_every_hostile_text_is_escaped(tmp_path):
     texts = dict.fromkeys(("name", "title", "description", "population"), HOSTILE)
     text = written(
         tmp_path,
-        spec=spec(**texts, protection=RowsOfPerson(HOSTILE, 3)),
+        spec=spec(**texts, protection=Protection(HOSTILE, 3)),
         rows=[exact(HOSTILE, ONE, 1.0, metric=HOSTILE)],
         pictures=[picture([exact(HOSTILE, ONE, 1.0)], HOSTILE)],
         releases=[hostile_release],
