@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Self
+from typing import ClassVar, Self
 
 import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.clock import ClockBins
@@ -66,6 +67,8 @@ class DiscoveredAttribute:
     weak     a sentence: what noise hid, and what would have been needed; None if it hid nothing
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
+
     bounds: tuple[float, float] | None = None
     edges: tuple[float, ...] | None = None
     levels: tuple[str, ...] | None = None
@@ -86,30 +89,12 @@ class DiscoveredAttribute:
         DiscoveredAttribute(bounds=(0.0, 0.1), edges=None, levels=None, pieces=None, weak=None)
         """
         try:
-            parts: dict[str, Any] = json.loads(text)
-            parts |= {name: tuple(part) for name, part in parts.items() if name != "weak"}
-            if "pieces" in parts:
-                parts["pieces"] = tuple((start, rows) for start, rows in parts["pieces"])
-            attribute = cls(**parts)
-        except (ValueError, TypeError, AttributeError):
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError:
             raise Damaged(
                 f"The discovered attribute {of!r} must be stored as JSON of levels, bounds, edges "
                 "and pieces, but it is other text: restore its release from a backup"
             ) from None
-        pieces = (number for piece in attribute.pieces or () for number in piece)
-        numbers = (*(attribute.bounds or ()), *(attribute.edges or ()), *pieces)
-        sound = {
-            "two bounds": len(attribute.bounds or (0, 0)) == 2,
-            "floats as numbers": all(type(number) is float for number in numbers),
-            "texts as levels": all(type(level) is str for level in attribute.levels or ()),
-            "a text as its warning": isinstance(attribute.weak, str | None),
-        }
-        for expected in (words for words, is_sound in sound.items() if not is_sound):
-            raise Damaged(
-                f"The discovered attribute {of!r} must be stored with {expected}, but it is not: "
-                "restore its release from a backup"
-            )
-        return attribute
 
 
 @dataclass(frozen=True)
