@@ -8,6 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from sys import float_info
 from typing import Any, Self, cast
@@ -181,7 +182,7 @@ def _is_allowed_comparison(node: ast.Compare) -> bool:
     return (
         all(type(op) in _COMPARISONS for op in node.ops)
         and all(isinstance(side, ast.Name) or _is_value(side) for side in sides)
-        and any(isinstance(side, ast.Name) for side in sides)
+        and all(ast.Name in map(type, compared) for compared in pairwise(sides))
     )
 
 
