@@ -11,8 +11,6 @@ from dp_pipeline.config.encoding import FloatArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.clusters import Synopsis, Tables
 
-POINTS = 64  # points inside a box, about, at which a condition is evaluated
-
 
 class OpenClusters:
     """Released centres, with the noisy boxes from which they were made.
@@ -97,34 +95,20 @@ class OpenClusters:
         assert deviations is not None
         return deviations
 
-    @cached_property
-    def _points(self) -> FloatArray:
-        """The points of a grid inside every box: (points, boxes, d)."""
-        boxes, d = self._synopsis, len(self.columns)
-        many = max(2, int(POINTS ** (1 / d)))
-        corners = np.stack(np.unravel_index(np.arange(many**d), (many,) * d), axis=1)
-        size = (boxes.upper - boxes.lower) / many
-        return np.asarray(boxes.lower + (corners[:, None, :] + 0.5) * size)
-
     def _parts(self, inside: Callable[[Mapping[str, np.ndarray]], np.ndarray]) -> FloatArray:
         """Return the fraction of every box that is inside a region: (boxes,).
 
         inside   function from the coordinates of points by column to a mask of these points
         """
-        points = self._points
-        columns = {name: points[..., axis].ravel() for axis, name in enumerate(self.columns)}
-        return np.asarray(inside(columns).reshape(points.shape[:2]).mean(axis=0))
+        of_points = [
+            inside(dict(zip(self.columns, points.T, strict=True)))
+            for points in self._synopsis.points()
+        ]
+        return np.asarray(np.mean(of_points, axis=0))
 
     @cached_property
     def _nearest(self) -> FloatArray:
-        """The fraction of every box that is nearest to each centre: (k, boxes)."""
-        nearest = np.array(
-            [
-                ((points[:, None, :] - self.centres) ** 2).sum(axis=2).argmin(axis=1)
-                for points in self._points
-            ]
-        )
-        return np.stack([(nearest == i).mean(axis=0) for i in range(len(self.centres))])
+        return self._synopsis.fractions_nearest(self.centres)
 
 
 def open_clusters(tables: Tables) -> OpenClusters:

@@ -20,7 +20,8 @@ def added_columns(name: str, tables: Tables) -> dict[str, FloatArray]:
 
     ``cells`` and ``synopsis``, where their noise is known, have ``low`` and ``high``, the ends of
     95 % intervals for the true number of rows. Centres have their size; and where the noise of
-    boxes is known, ends for it and each coordinate. A column of the release is never replaced.
+    boxes is known, ends for each coordinate, and for a size that is of boxes. A column of the
+    release is never replaced.
     """
     table, added = tables[name], dict[str, FloatArray]()
     if name == "cells" and "measured" in tables:
@@ -46,7 +47,8 @@ def _of_centres(tables: Tables) -> dict[str, FloatArray]:
     if sizes is None or "deviation" not in tables.get("synopsis", {}) or not len(sizes):
         return added
     clusters = open_clusters(tables)
-    added |= _interval_ends(sizes, clusters.size_deviations)
+    if "sizes" not in tables:
+        added |= _interval_ends(sizes, clusters.size_deviations)
     reaches = DEVIATIONS_TO_END * clusters.centre_deviations
     for column, values, reach in zip(clusters.columns, clusters.centres.T, reaches.T, strict=True):
         added |= {f"{column}_low": values - reach, f"{column}_high": values + reach}

@@ -1,9 +1,7 @@
 """Quality of released centres on given points."""
 
-import numpy as np
-
 from dp_pipeline.config.encoding import FloatArray, IntArray
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.results.clusters import nearest_centres
 
 _BLOCK_CELLS = 1 << 20
 
@@ -20,6 +18,7 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
     DeclarationError for shapes that do not fit. Source: Su, Cao, Li, Bertino,
     Jin, "Differentially Private k-Means Clustering", CODASPY 2016.
 
+    >>> import numpy as np
     >>> nicv(np.array([[0.0, 0.0], [4.0, 3.0]]), np.array([[0.0, 0.0], [4.0, 2.0]]))
     0.5
     """
@@ -31,30 +30,6 @@ def nicv(points: FloatArray, centres: FloatArray, nearest: IntArray | None = Non
     blocks = (slice(start, start + _BLOCK_CELLS) for start in range(0, len(points), _BLOCK_CELLS))
     squares = (((points[rows] - centres[nearest[rows]]) ** 2).sum() for rows in blocks)
     return float(sum(squares)) / len(points)
-
-
-def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
-    """Return the index of the centre (k, d) nearest to each point (N, d), as (N,).
-
-    DeclarationError for other shapes and for no centre."""
-    if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
-        raise DeclarationError(
-            "The points and centres must be tables with equal numbers of columns, not of "
-            f"shapes {points.shape} and {centres.shape}"
-        )
-    if len(centres) == 0:
-        raise DeclarationError("A clustering needs one or more centres, but it has none")
-    # The expanded square is fast but loses digits far from zero, so the origin is moved into the
-    # data.
-    origin = centres.mean(axis=0)
-    c = centres - origin
-    squares = (c * c).sum(axis=1)
-    nearest = np.empty(len(points), dtype=np.int64)
-    step = max(1, _BLOCK_CELLS // len(centres))
-    for start in range(0, len(points), step):
-        block = points[start : start + step] - origin
-        nearest[start : start + step] = (squares - 2.0 * (block @ c.T)).argmin(axis=1)
-    return nearest
 
 
 def rcp(*, reference: float, candidate: float) -> float:

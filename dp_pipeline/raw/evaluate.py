@@ -23,13 +23,14 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import write_private
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
 from dp_pipeline.metrics.classification import Method, misclassification, train
-from dp_pipeline.metrics.clustering import nearest_centres, nicv
+from dp_pipeline.metrics.clustering import nicv
 from dp_pipeline.metrics.marginals import attribute_sets
 from dp_pipeline.raw.closest_record import distance_to_closest_record
 from dp_pipeline.raw.comparison import EstimatedDistance, distances_of_table, estimated_distances
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, stored_object
 from dp_pipeline.raw.stages import prepared_codes, read_stage
 from dp_pipeline.results.class_table import ClassTable
+from dp_pipeline.results.clusters import nearest_centres
 from dp_pipeline.threads import one_thread
 
 COMPARED_SIZES = (2, 3, 5, 6)  # Attributes of the compared marginals, as in the papers

@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.measurement import NoisyNumber, variance
 from dp_pipeline.results.trees import CountedBoxes, Nodes
 
@@ -17,6 +18,9 @@ Columns = Mapping[str, np.ndarray]
 
 LEFT_OUT = "left_out"
 """The table of the noisy number of rows without a place."""
+POINTS = 64
+"""Points inside a box, about, at which it is asked what part of the box is in a region."""
+
 ROWS_A_BATCH = 1 << 20
 """Rows of a table that are in memory at a time, where it has more."""
 
@@ -141,6 +145,21 @@ class Synopsis:
             ),
         )
 
+    def points(self) -> Iterator[FloatArray]:
+        """Yield one point in every box, (m, d), at the same place in each, as often as there are
+        places: of a grid, or the same random ones where a grid would have too many."""
+        d, size = len(self.columns), self.upper - self.lower
+        cuts = int(POINTS ** (1 / d))
+        places = (np.stack(np.unravel_index(np.arange(cuts**d), (cuts,) * d), axis=1) + 0.5) / cuts
+        if cuts < 2:
+            places = np.random.default_rng(0).random((POINTS, d))
+        return (self.lower + place * size for place in places)
+
+    def fractions_nearest(self, centres: FloatArray) -> FloatArray:
+        """Return the fraction of every box that is nearest to each centre (k, d): (k, m)."""
+        nearest = np.array([nearest_centres(points, centres) for points in self.points()])
+        return np.stack([(nearest == i).mean(axis=0) for i in range(len(centres))])
+
     def table(self) -> dict[str, np.ndarray]:
         """Return a table with a row for each box: bounds by axis, weight, deviation if known."""
         columns: dict[str, np.ndarray] = {}
@@ -194,6 +213,33 @@ class Synopsis:
         # The last box may end a digit above the declared bound.
         upper = np.minimum(lower + size, [interval.upper for interval in box])
         return cls(columns, lower, upper, weights)
+
+
+_BLOCK_CELLS = 1 << 20
+
+
+def nearest_centres(points: FloatArray, centres: FloatArray) -> IntArray:
+    """Return the index of the centre (k, d) nearest to each point (N, d), as (N,).
+
+    DeclarationError for other shapes and for no centre."""
+    if points.ndim != 2 or centres.ndim != 2 or points.shape[1] != centres.shape[1]:
+        raise DeclarationError(
+            "The points and centres must be tables with equal numbers of columns, not of "
+            f"shapes {points.shape} and {centres.shape}"
+        )
+    if len(centres) == 0:
+        raise DeclarationError("A clustering needs one or more centres, but it has none")
+    # The expanded square is fast but loses digits far from zero, so the origin is moved into the
+    # data.
+    origin = centres.mean(axis=0)
+    c = centres - origin
+    squares = (c * c).sum(axis=1)
+    nearest = np.empty(len(points), dtype=np.int64)
+    step = max(1, _BLOCK_CELLS // len(centres))
+    for start in range(0, len(points), step):
+        block = points[start : start + step] - origin
+        nearest[start : start + step] = (squares - 2.0 * (block @ c.T)).argmin(axis=1)
+    return nearest
 
 
 Tables = Mapping[str, Columns]

@@ -319,6 +319,27 @@ def test_condition_on_clusters_that_is_no_text_is_refused(method: str) -> None:
         getattr(opened(WEIGHTS.astype(float)), method)(None)
 
 
+@pytest.mark.parametrize("columns", [1, 2, 40])
+def test_an_export_prints_the_sizes_that_an_answer_has(columns: int) -> None:
+    """A box in the middle is cut by the line between the centres."""
+    names, rng = tuple(f"x{i}" for i in range(columns)), np.random.default_rng(2)
+    lower, weights = rng.random((9, columns)), np.arange(1.0, 10.0)
+    boxes = Synopsis(names, lower, lower + 1, weights, np.full(9, DEVIATION))
+    tables = Clusters(names, rng.random((3, columns)) + 0.5, boxes).tables()
+    sizes = [estimate.value for estimate in open_clusters(tables).sizes()]
+    centres = added_columns("centres", tables)
+    assert centres["noisy rows"] == pytest.approx(sizes)
+    assert (centres["low"] < sizes).all()
+    assert (sizes < centres["high"]).all()
+    assert sum(sizes) == pytest.approx(45)
+
+
+def test_no_ends_are_added_to_sizes_that_were_counted() -> None:
+    """Their noise is not that of the boxes."""
+    counted = {**clustering(WEIGHTS.astype(float)).tables(), "sizes": {"size": np.ones(2)}}
+    assert list(added_columns("centres", counted)) == ["noisy rows", "x_low", "x_high"]
+
+
 def test_an_export_adds_ends_to_boxes_sizes_and_centres() -> None:
     tables = clustering(WEIGHTS.astype(float)).tables()
     assert list(added_columns("synopsis", tables)) == ["low", "high"]

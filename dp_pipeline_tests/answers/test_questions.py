@@ -177,8 +177,8 @@ def test_rows_with_missing_values_count_as_in_sql(text: str, rows) -> None:
 
 @pytest.mark.parametrize("text", [
     *("age", "age >", "1 < 2", "age + 1 > 2", "len(sex) == 1", "age.real == 1", "age = -'a'"),
-    *("1 < 2 < age", "age if sex else 1", "(lambda: 1)()", "age = -True", "sex == f'x'", "age == None"),
-    *("age in sex", "weight == 1", "`age == 1"),
+    *("age if sex else 1", "(lambda: 1)()", "age = -True", "sex == f'x'", "age == None"),
+    *("1 < 2 < age", "age in sex", "weight == 1", "`age == 1"),
     pytest.param("not " * 2_000 + "age = 1", id="deep"),
     pytest.param("not " * 20_000 + "age = 1", id="deeper"),
 ])  # fmt: skip

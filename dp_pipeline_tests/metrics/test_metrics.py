@@ -14,7 +14,7 @@ import dp_pipeline.metrics
 from dp_pipeline.config.domain import SIZE, Attribute, Domain, Parts
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.metrics.clustering import nearest_centres, nicv, rcp
+from dp_pipeline.metrics.clustering import nicv, rcp
 from dp_pipeline.metrics.marginals import (
     MOST_PAIRS,
     MOST_TRIPLES,
@@ -24,6 +24,7 @@ from dp_pipeline.metrics.marginals import (
     redraw_error,
 )
 from dp_pipeline.metrics.unit_tables import UnitTables
+from dp_pipeline.results.clusters import nearest_centres
 from dp_pipeline_tests.test_architecture import run_code
 
 coordinate = st.floats(-1e6, 1e6)

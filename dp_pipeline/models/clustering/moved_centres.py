@@ -13,8 +13,7 @@ import numpy as np
 from dp_pipeline.config.encoding import COORDINATE_BITS, FloatArray
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.rules import NearestCentre
-from dp_pipeline.metrics.clustering import nearest_centres
-from dp_pipeline.results.clusters import Synopsis
+from dp_pipeline.results.clusters import Synopsis, nearest_centres
 from dp_pipeline.threads import one_thread
 
 QUANTILE = 0.8  # part of a cluster's weight within the distance at which its rows are clipped

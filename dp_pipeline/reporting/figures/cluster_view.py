@@ -19,7 +19,6 @@ from dp_pipeline.config.encoding import (
     metres_per_unit,
     point_of,
 )
-from dp_pipeline.metrics.clustering import nearest_centres
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.results.clusters import Synopsis, Tables
@@ -60,24 +59,17 @@ def metre_rows(
 
 
 def cluster_sizes(tables: Tables) -> FloatArray | None:
-    """Return the noisy number of rows of each centre (k,), which may be negative; None if neither
-    sizes nor a synopsis are stored.
+    """Return the noisy number of rows of each centre (k,), which may be negative: as the method
+    counted them, else of the boxes nearest to it; None if neither is stored.
 
-    tables   ``Clusters.tables()``
-
-    From a synopsis a size is the weight of all boxes whose middles are nearest to the centre; if
-    there are few boxes, they are first cut into more."""
+    tables   ``Clusters.tables()``"""
     if "sizes" in tables:
         return np.asarray(tables["sizes"]["size"], dtype=np.float64)
     if "synopsis" not in tables:
         return None
     centres = np.stack(list(tables["centres"].values()), axis=1)
-    boxes = Synopsis.of_table(tuple(tables["centres"]), tables["synopsis"]).refined()
-    if not len(centres) or not len(boxes.weights):
-        return np.zeros(len(centres))
-    nearest = nearest_centres(boxes.middles, centres)
-    counts = np.bincount(nearest, weights=boxes.weights, minlength=len(centres))
-    return counts.astype(np.float64)
+    boxes = Synopsis.of_table(tuple(tables["centres"]), tables["synopsis"])
+    return np.asarray(boxes.fractions_nearest(centres) @ boxes.weights)
 
 
 def rows_text(size: float) -> str:
