@@ -4,8 +4,9 @@ They are exact; for many rows they are those of a sample, with a bound on the er
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,14 @@ from numpy.typing import NDArray
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.metrics.marginals import MOST_COMPARED, attribute_sets
 from dp_pipeline.metrics.unit_tables import UnitTables
-from dp_pipeline.raw.counters.tables import cheapest_plan, count_plan, is_fusible, summed_tables
+from dp_pipeline.raw.counters.tables import exact_marginals
 
 Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,) below the attribute's size
 _DENSE_CELLS_A_ROW = 8
-_MAX_DENSE_CELLS = 1 << 30  # Cells of a dense table of counts, at most, so that keys have 31 bits
-_ROWS_A_STEP = 1 << 16
-_CELLS_A_STEP = 1 << 16
+_MAX_DENSE_CELLS = 1 << 22  # Cells of a dense table of counts, at most, or of several at once
 
 
 @dataclass(frozen=True)
@@ -160,114 +160,42 @@ def distances(
     """
     names = sorted({name for marginal in marginals for name in marginal})
     n, m = _row_count(real, names), _row_count(released, names)
+    if n == 0:
+        return dict.fromkeys(marginals, float("nan"))
     kinds = {name: np.min_scalar_type(sizes[name] - 1) for name in names}
-    real, released = (
+    first, second = (
         {name: np.asarray(table[name]).astype(kind, copy=False) for name, kind in kinds.items()}
         for table in (real, released)
     )
-    pair = _TablePair(real, released, sizes, n, m)
-    if n == 0:
-        return dict.fromkeys(marginals, float("nan"))
+    cells = {marginal: math.prod(sizes[name] for name in marginal) for marginal in marginals}
     most = min(_DENSE_CELLS_A_ROW * (n + m), _MAX_DENSE_CELLS)
-    dense = [marginal for marginal in marginals if pair.cells(marginal) <= most]
-    fusible = [marginal for marginal in dense if is_fusible(sizes, marginal)]
-    distance_of = dict(pair.fused_distances(fusible))
-    # One buffer for all tables: allocating each would take longer than counting.
-    buffer = np.empty((2, max(map(pair.cells, set(dense) - {*fusible}), default=0)), np.int32)
-    for marginal in marginals:
-        if frozenset(marginal) not in distance_of:
-            cells = pair.cells(marginal)
-            distance_of[frozenset(marginal)] = (
-                pair.dense_distance(marginal, buffer[:, :cells])
-                if cells <= most
-                else pair.sparse_distance(marginal)
-            )
-    return {marginal: distance_of[frozenset(marginal)] for marginal in marginals}
+    dense = [marginal for marginal in cells if cells[marginal] <= most]
+    ends = np.cumsum([cells[marginal] for marginal in dense])
+    group_of = dict(zip(dense, ends // _MAX_DENSE_CELLS, strict=True))
+    distance_of = dict.fromkeys(marginals, 0.0)
+    for _, grouped in groupby(dense, group_of.__getitem__):
+        group = list(grouped)
+        counts = exact_marginals(first, sizes, group, rows=n)
+        released_counts = exact_marginals(second, sizes, group, rows=m)
+        for marginal, c, s in zip(group, counts, released_counts, strict=True):
+            distance_of[marginal] = _distance(c, s, cells[marginal])
+    for marginal in cells.keys() - {*dense}:
+        # Only cells with a row of either table are numbered.
+        columns = [np.concatenate([first[name], second[name]]) for name in marginal]
+        ids, totals = class_ids(np.stack(columns).T)
+        c = np.bincount(ids[:n], minlength=len(totals))
+        distance_of[marginal] = _distance(c, totals - c, cells[marginal])
+    return distance_of
 
 
-@dataclass(frozen=True, eq=False)
-class _TablePair:
-    """Two tables to compare, of n real and m released rows."""
+def _distance(c: IntArray, s: IntArray, cells: int) -> float:
+    """Return ½ Σ |c/n − s/m|, or ½ Σ |c/n − 1/cells| for m = 0.
 
-    real: Codes
-    released: Codes
-    sizes: Mapping[str, int]
-    n: int
-    m: int
-
-    def cells(self, marginal: Names) -> int:
-        return math.prod(self.sizes[name] for name in marginal)
-
-    def fused_distances(self, marginals: Sequence[Names]) -> Iterator[tuple[frozenset[str], float]]:
-        by_set = {frozenset(marginal): marginal for marginal in marginals}
-        fused_tables = cheapest_plan(self.sizes, list(by_set.values()), rows=self.n + self.m)
-        real = count_plan(fused_tables, self.real, rows=self.n)
-        released = count_plan(fused_tables, self.released, rows=self.m)
-        for (fused, c), (_, s) in zip(real, released, strict=True):
-            # Sums of differences are differences of sums.
-            differences = c * self.m - s * self.n if self.m else c
-            for names, table in summed_tables(fused, differences).items():
-                if self.m == 0:
-                    yield frozenset(names), self._distance_to_uniform(table, table.size)
-                else:
-                    yield frozenset(names), int(np.abs(table).sum()) / (2 * self.n * self.m)
-
-    def dense_distance(self, marginal: Names, buffer: NDArray[np.int32]) -> float:
-        """Return the variation distance of a marginal, counted into ``buffer`` (2, cells)."""
-        for table, counts in zip((self.real, self.released), buffer, strict=True):
-            counts[:] = 0
-            for start in range(0, len(table[marginal[0]]), _ROWS_A_STEP):
-                step = slice(start, start + _ROWS_A_STEP)
-                # Flat indices of the rows' cells, the last attribute fastest.
-                keys = table[marginal[0]][step].astype(np.int32)
-                for name in marginal[1:]:
-                    keys *= np.int32(self.sizes[name])
-                    keys += table[name][step]
-                np.add.at(counts, keys.astype(np.int64), np.int32(1))
-        return self._distance_of_counts(*buffer)
-
-    def sparse_distance(self, marginal: Names) -> float:
-        """Return the variation distance of a marginal with many more cells than rows."""
-        keys, cells = np.zeros(1, dtype=np.int64), 1
-        for name in marginal:
-            # It only matters which rows share a cell, so occupied cells are renumbered.
-            if cells * self.sizes[name] > _DENSE_CELLS_A_ROW * (self.n + self.m):
-                keys, cells = _renumber(keys, cells)
-            keys = keys * self.sizes[name] + np.concatenate([self.real[name], self.released[name]])
-            cells *= self.sizes[name]
-        keys, cells = _renumber(keys, cells)
-        if self.m == 0:
-            return self._distance_to_uniform(np.bincount(keys), self.cells(marginal))
-        counts = np.zeros((2, cells), dtype=np.int32)
-        np.add.at(counts[0], keys[: self.n], np.int32(1))
-        np.add.at(counts[1], keys[self.n :], np.int32(1))
-        return self._distance_of_counts(*counts)
-
-    def _distance_to_uniform(self, counts: IntArray, cells: int) -> float:
-        """Return ½ Σ |c/n − 1/cells|, where ``counts`` may omit cells without a real row."""
-        occupied = counts[counts > 0]
-        off = float(np.abs(occupied / self.n - 1 / cells).sum()) + (cells - len(occupied)) / cells
-        return min(1.0, off / 2)
-
-    def _distance_of_counts(self, c: NDArray[np.int32], s: NDArray[np.int32]) -> float:
-        """Return ½ Σ |c/n − s/m|, which is 1 − Σ min(c/n, s/m) over the cells that both fill."""
-        if self.m == 0:
-            return self._distance_to_uniform(c.astype(np.int64), len(c))
-        shared = 0
-        for start in range(0, len(c), _CELLS_A_STEP):
-            c_step, s_step = (counts[start : start + _CELLS_A_STEP] for counts in (c, s))
-            both = np.flatnonzero((c_step > 0) & (s_step > 0))
-            shares = c_step[both] * np.int64(self.m), s_step[both] * np.int64(self.n)
-            shared += int(np.minimum(*shares).sum())
-        return (self.n * self.m - shared) / (self.n * self.m)
-
-
-def _renumber(keys: IntArray, cells: int) -> tuple[IntArray, int]:
-    """Return keys (rows,) renumbered without the empty cells, and the number of occupied cells."""
-    if cells > _DENSE_CELLS_A_ROW * len(keys):
-        numbers = np.unique(keys, return_inverse=True)[1]
-        return numbers, int(numbers.max(initial=0)) + 1
-    is_occupied = np.zeros(cells, dtype=np.int32)
-    is_occupied[keys] = 1
-    numbers = np.cumsum(is_occupied, dtype=np.int64) - 1
-    return numbers[keys], int(numbers[-1]) + 1
+    c, s   counts of the n and the m rows, without some or all of the cells that both lack
+    """
+    n, m = int(c.sum()), int(s.sum())
+    if m:
+        return int(np.abs(c * m - s * n).sum()) / (2 * n * m)
+    occupied = c[c > 0]
+    off = float(np.abs(occupied / n - 1 / cells).sum()) + (cells - len(occupied)) / cells
+    return min(1.0, off / 2)

@@ -68,7 +68,7 @@ def test_all_ways_of_counting_agree(real, released, way):
     for dense, is_fused in [(10**6, True), (10**6, False), (1, False), (0, False)]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(comparison, "_DENSE_CELLS_A_ROW", dense)
-            patch.setattr(comparison, "is_fusible", lambda *_, actual=is_fused: actual)
+            patch.setattr(tables, "is_fusible", lambda *_, actual=is_fused: actual)
             answers.append(average_distance(table(real), table(released), SIZES, [way]))
     assert answers == pytest.approx([answers[0]] * 4, abs=1e-12)
 
