@@ -12,12 +12,14 @@ from unittest.mock import AsyncMock
 
 import pytest
 from click.testing import CliRunner, Result
+from dagster._cli import dev
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import Response
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.ui import ORIGINS_VARIABLE, OURS, WebGuard, declared_origins, guarded_command
+from dp_pipeline.cli.ui import ORIGINS_VARIABLE, OURS, declared_origins, guarded_command
+from dp_pipeline.cli.web_guard import WebGuard
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline_tests.stack.processes import free_port
 
@@ -241,7 +243,7 @@ PATIENCE = "DAGSTER_BACKFILL_RETRY_DEFINITION_CHANGED_ERROR"
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The commands that would have taken the place of this process, in a project's folder."""
+    """The words with which `dagster dev` would have been started, in a project's folder."""
     (tmp_path / "workspace.yaml").write_text("load_from: []\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for name in ("DP_PIPELINE_HOME", "DP_PIPELINE_DAGSTER", "DAGSTER_HOME"):
@@ -249,7 +251,9 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     for name in ("DAGSTER_DISABLE_TELEMETRY", "GX_ANALYTICS_ENABLED", PATIENCE):
         monkeypatch.setenv(name, "unset")
     commands: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
+    # What starts its programs is replaced for good, and put back after the test.
+    monkeypatch.setattr(dev, "open_ipc_subprocess", None)
+    monkeypatch.setattr(dev, "dev_command", lambda words, **_: commands.append(words))
     return commands
 
 
@@ -263,9 +267,7 @@ def test_pages_are_served_to_this_computer_only(started: list[list[str]], tmp_pa
     assert result.exit_code == 0, result.output
     assert f"http://127.0.0.1:{port}" in result.output
     workspace = str(tmp_path / "workspace.yaml")
-    guarded = [sys.executable, "-m", "dp_pipeline.cli", "dagster-dev"]
-    dev = [*guarded, "--host", "127.0.0.1", "--port", port]
-    assert started == [[*dev, "--workspace", workspace]]
+    assert started == [["--host", "127.0.0.1", "--port", port, "--workspace", workspace]]
     assert (tmp_path / ".dagster_home" / "dagster.yaml").exists()
     assert os.environ["DAGSTER_HOME"] == str(tmp_path / ".dagster_home")
     assert os.environ["DP_PIPELINE_HOME"] == str(tmp_path / "data")
@@ -278,7 +280,7 @@ def test_pages_are_served_to_this_computer_only(started: list[list[str]], tmp_pa
 def test_the_history_exists_before_programs_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     history = tmp_path / ".dagster_home" / "history" / "runs.db"
     has_history: list[bool] = []
-    monkeypatch.setattr(os, "execv", lambda *_: has_history.append(history.exists()))
+    monkeypatch.setattr(dev, "dev_command", lambda *_, **__: has_history.append(history.exists()))
     assert ui("--port", str(free_port())).exit_code == 0
     assert has_history == [True]
 

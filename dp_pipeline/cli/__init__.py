@@ -73,7 +73,6 @@ COMMANDS = {
     "backfill": "cli.run:backfill",
     "check": "cli.check:check",
     "webserver": "cli.ui:webserver",
-    "dagster-dev": "cli.ui:dagster_dev",
     "demo": "cli.run:demo",
 }
 """Command → its module and function, imported when the command is called; in the order of use."""
