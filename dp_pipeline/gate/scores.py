@@ -35,10 +35,15 @@ class Score(Protocol):
     kind   name of the formula in transcripts, which never changes
     """
 
+    __slots__ = ()
     kind: ClassVar[str]
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
         """Raise BoundaryViolation if the score is not defined for tables of a shape."""
+        if not shape:
+            raise BoundaryViolation(
+                "A score needs a table of one or more attributes, but this one has none"
+            )
 
     def score(self, table: IntArray) -> int:
         """Return the score of an exact table of counts, in 1/2^16 of a row or bit."""
@@ -52,7 +57,7 @@ class Score(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DependenceScore:
+class DependenceScore(Score):
     """Score G: the L1 distance of a pair table from the prediction of two *released* marginals.
 
     G(c) = ‖2^16·c − expected‖₁,  expected = rint(2^16 · N̂ p̂_i p̂_jᵀ),  Δ⊕ = 2^16 per row.
@@ -131,7 +136,7 @@ class DependenceScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Independence:
+class Independence(Score):
     """Score U: half the L1 distance of a pair table from the product of its own margins, in rows.
 
     U(c) = ⌊2^16 · Σ|n·c − r cᵀ| / (2n)⌋,  U(∅) = 0,  Δ⊕ = 2 rows, so
@@ -165,15 +170,12 @@ class Independence:
         distance = np.abs(n * wide - np.outer(wide.sum(axis=1), wide.sum(axis=0))).sum()
         return UNIT * int(distance) // (2 * n)
 
-    def require_shape(self, shape: tuple[int, ...]) -> None:
-        _require_axes(shape)
-
     def linf(self, rows_per_unit: int) -> int:
         return 2 * UNIT * _rows(rows_per_unit) + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Purity:
+class Purity(Score):
     """Score S: the purity of a child within the cells of its parents, half of Σ n_gy²/n_g, in rows.
 
     S(c) = Σ_g ⌊2^15 · Σ_y n_gy² / n_g⌋ for the sizes n_g > 0 of the parents' cells g and the
@@ -205,15 +207,12 @@ class Purity:
         seen = sizes > 0
         return int((UNIT // 2 * (wide * wide).sum(axis=0)[seen] // sizes[seen]).sum())
 
-    def require_shape(self, shape: tuple[int, ...]) -> None:
-        _require_axes(shape)
-
     def linf(self, rows_per_unit: int) -> int:
         return UNIT // 2 * _rows(rows_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
-class MutualInformation:
+class MutualInformation(Score):
     """Score n·I: rows times the mutual information I of the first axis and all others, in bits.
 
     n·I(c) = Σ f(c_ij) − Σ f(r_i) − Σ f(c_j) + f(n),  f(x) = rint(2^16 · x·log2 x),  f(0) = 0.
@@ -248,8 +247,7 @@ class MutualInformation:
             )
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation if ``binary`` is set and no side of the table has two levels."""
-        _require_axes(shape)
+        Score.require_shape(self, shape)
         if self.binary and min(shape[0], prod(shape[1:])) > 2:
             raise BoundaryViolation(
                 "The table of a binary mutual information needs a side of two levels, not shape "
@@ -257,8 +255,6 @@ class MutualInformation:
             )
 
     def score(self, table: IntArray) -> int:
-        """Return n·I of an exact table, in 1/2^16 bit; BoundaryViolation unless it counts ``rows``
-        rows."""
         counts = _two_sides(table, self)
         if int(counts.sum()) != self.rows:
             raise BoundaryViolation(
@@ -280,7 +276,7 @@ class MutualInformation:
 
 
 @dataclass(frozen=True, slots=True)
-class FScore:
+class FScore(Score):
     """Score F: minus the rows to change until a binary child is a balanced function of its parents.
 
     F(c) = −½ min over A ⊆ parents' cells of (n − 2·Σ_A c_0j)⁺ + (n − 2·Σ_Aᶜ c_1j)⁺, Δ↔ = 1 row.
@@ -303,7 +299,6 @@ class FScore:
     kind: ClassVar[str] = "F"
 
     def require_shape(self, shape: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation unless the child, the first axis, is binary."""
         if shape[:1] != (2,):
             raise BoundaryViolation(
                 f"The score F needs a binary child as first axis, not a table of shape {shape}"
@@ -363,13 +358,6 @@ def _most_ones(zero_counts: IntArray, one_counts: IntArray, half: int) -> IntArr
         shifted[half] = most[half - gained :].max()
         most = np.maximum(shifted, most + one_count)
     return most
-
-
-def _require_axes(shape: tuple[int, ...]) -> None:
-    if not shape:
-        raise BoundaryViolation(
-            "A score needs a table of one or more attributes, but this one has none"
-        )
 
 
 def _require_one_replaced(rows_per_unit: int) -> None:
