@@ -13,10 +13,10 @@ from dp_pipeline.gate.mechanisms import laplace_query
 from dp_pipeline.gate.noise import checked_scale
 from dp_pipeline.gate.rules import NearestCentre
 from dp_pipeline.gate.table_curator import TableCurator
-from dp_pipeline.gate.trees import NodeLevels, SplitSession, TreeSession, split_scale
+from dp_pipeline.gate.trees import NodeCounts, SplitSession, TreeSession, split_scale
 from dp_pipeline.results.accountant import TREE_PATHS, Disclosure, Spend, biased_splits_name
 from dp_pipeline.results.measurement import SHARES, NoisyClusters, NoisyGrid, NoisyNodes
-from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 
 class Curator(TableCurator):
@@ -26,8 +26,8 @@ class Curator(TableCurator):
     """
 
     @cached_property
-    def _levels(self) -> NodeLevels:
-        return NodeLevels()
+    def _node_counts(self) -> NodeCounts:
+        return NodeCounts()
 
     def measure_grid(self, columns: tuple[str, ...], *, cells: int, epsilon: Fraction) -> NoisyGrid:
         """Charge ε and return the noisy counts of a grid over the declared box of ``columns``.
@@ -47,21 +47,23 @@ class Curator(TableCurator):
         return NoisyGrid(columns, table.reshape(shape), self._scale(epsilon))
 
     def measure_nodes(
-        self, columns: tuple[str, ...], nodes: Nodes, *, depth: int, epsilon: Fraction
+        self, columns: tuple[str, ...], nodes: Prefixes, *, depth: int, epsilon: Fraction
     ) -> NoisyNodes:
-        """Charge ε and return noisy row counts of disjoint quadtree nodes, in their order.
+        """Charge ε and return noisy row counts of disjoint nodes of a quadtree, in their order.
 
-        depth   levels of the tree below the root; no node is deeper
+        depth   its levels below the root, of one bit for each column
 
         ⊕ one row is in at most one of disjoint nodes: Δ1 = 1 a row. A question about no nodes is
         charged too. BoundaryViolation for nodes that overlap.
         """
         checks.require_grid(self.domain, columns, 1 << depth if depth >= 0 else 0)
-        checks.require_disjoint(nodes.are_disjoint(len(columns), depth))
+        tree = BitTree.quadtree(columns, depth)
+        checks.require_nodes(tree, nodes, 0)
+        checks.require_disjoint(nodes.are_disjoint())
         table = self._laplace(
             f"counts of {len(nodes)} tree nodes over {', '.join(columns)}, depth {depth}",
-            ("nodes", columns, nodes.depths, nodes.cells),
-            lambda counter: self._levels.counts(counter, columns, nodes, depth),
+            ("nodes", columns, *nodes.grid_cells(len(columns))),
+            lambda counter: self._node_counts.counts(counter, tree, nodes),
             epsilon=epsilon,
         )
         return NoisyNodes(table, self._scale(epsilon))

@@ -18,7 +18,7 @@ from dp_pipeline.gate.mechanisms import NoisyQuery, laplace_scale
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.results.accountant import Spend
 from dp_pipeline.results.measurement import SHARES
-from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.results.trees import BitTree, Prefixes
 
 
 class Expansion(NamedTuple):
@@ -249,48 +249,35 @@ class SplitSession:
         return (noisy > 0).astype(np.int64)
 
 
-def pyramid(finest: IntArray) -> list[IntArray]:
-    """Return the sums of a grid over ever smaller blocks: grids of 1, 2, 4, … 2^h cells an axis.
+def path_sums(grid: IntArray, tree: BitTree) -> IntArray:
+    """Return the numbers of rows before each deepest node of a quadtree, in the order of its paths,
+    and the number of all rows as the last one.
 
-    BoundaryViolation for a grid of another shape than 2^h cells on every axis.
+    grid   the numbers of rows in its deepest nodes, with one axis for each column
 
-    >>> [level.tolist() for level in pyramid(np.array([[1, 0], [2, 4]]))]
-    [[[7]], [[1, 0], [2, 4]]]
+    >>> path_sums(np.array([[1, 0], [2, 4]]), BitTree.quadtree(("x", "y"), 1)).tolist()
+    [0, 1, 3, 3, 7]
     """
-    cells_per_axis = finest.shape[0] if finest.ndim else 0
-    if cells_per_axis.bit_count() != 1 or set(finest.shape) != {cells_per_axis}:
-        raise BoundaryViolation(
-            "A pyramid needs the same power of two of cells on every axis, not a grid of shape "
-            f"{finest.shape}"
-        )
-    levels = [np.ascontiguousarray(finest)]
-    while levels[-1].shape[0] > 1:
-        grid = levels[-1]
-        for axis in range(grid.ndim):
-            grid = np.add.reduceat(grid, np.arange(0, grid.shape[axis], 2), axis=axis)
-        levels.append(np.ascontiguousarray(grid))
-    return levels[::-1]
+    height = tree.depth // len(tree.columns)
+    # The bits of the first column's index, then those of the second, …
+    halvings = grid.reshape((2,) * tree.depth)
+    order = [axis * height + tree.axes[:bit].count(axis) for bit, axis in enumerate(tree.axes)]
+    sums = np.zeros(grid.size + 1, dtype=np.int64)
+    np.cumsum(halvings.transpose(order), out=sums[1:])
+    return sums
 
 
-class NodeLevels:
-    """The exact, sealed counts of the quadtree nodes of all levels, from one scan of the rows."""
+class NodeCounts:
+    """The exact, sealed counts of the nodes of quadtrees, from one scan of the rows for each."""
 
     def __init__(self) -> None:
-        self._levels: dict[tuple[tuple[str, ...], int], list[Sealed]] = {}
+        self._sums: dict[BitTree, Sealed] = {}
 
-    def counts(
-        self, counter: Counter, columns: tuple[str, ...], nodes: Nodes, depth: int
-    ) -> Sealed:
-        """Return the sealed exact numbers of rows of quadtree nodes, (m,), in their order.
-
-        depth   levels of the tree below the root; the first call with it counts the last level
-        """
-        if (columns, depth) not in self._levels:
-            finest = counter.grid(columns, 1 << depth).open_at_the_gate()
-            self._levels[columns, depth] = [Sealed(level) for level in pyramid(finest)]
-        levels = self._levels[columns, depth]
-        counts = np.zeros(len(nodes), dtype=np.int64)
-        for node_depth, level in enumerate(levels):
-            here = nodes.depths == node_depth
-            counts[here] = level.open_at_the_gate().ravel()[nodes.cells[here]]
-        return Sealed(counts)
+    def counts(self, counter: Counter, tree: BitTree, nodes: Prefixes) -> Sealed:
+        """Return the sealed exact numbers of rows of nodes, (m,), in their order."""
+        if tree not in self._sums:
+            cells = 1 << tree.depth // len(tree.columns)
+            grid = counter.grid(tree.columns, cells).open_at_the_gate()
+            self._sums[tree] = Sealed(path_sums(grid, tree))
+        below, sums = tree.depth - nodes.depths, self._sums[tree].open_at_the_gate()
+        return Sealed(sums[nodes.bits + 1 << below] - sums[nodes.bits << below])

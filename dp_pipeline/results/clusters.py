@@ -11,7 +11,7 @@ import numpy as np
 from dp_pipeline.config.encoding import Coordinate, FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.results.measurement import NoisyNumber, variance
-from dp_pipeline.results.trees import CountedBoxes, Nodes
+from dp_pipeline.results.trees import CountedBoxes
 
 Columns = Mapping[str, np.ndarray]
 """Column name → values (rows,)."""
@@ -178,41 +178,18 @@ class Synopsis:
         return cls(columns, lower, upper, table["weight"], table.get("deviation"))
 
     @classmethod
-    def of_nodes(
-        cls,
-        nodes: Nodes,
-        weights: FloatArray,
-        columns: tuple[str, ...],
-        box: tuple[Coordinate, ...],
-    ) -> Synopsis:
-        """Return the synopsis whose boxes are tree nodes with these weights."""
-        cells = (1 << nodes.depths)[:, None]
-        return cls._of_cells(nodes.positions(len(box)), cells, weights, columns, box)
-
-    @classmethod
     def of_grid(
         cls, table: FloatArray, columns: tuple[str, ...], box: tuple[Coordinate, ...]
     ) -> Synopsis:
         """Return the synopsis of a grid of equal cells, weighted by a table of shape (g,)·d."""
         positions = np.stack(np.unravel_index(np.arange(table.size), table.shape), axis=1)
-        cells = np.full((table.size, 1), table.shape[0])
-        return cls._of_cells(positions, cells, table.ravel().astype(float), columns, box)
-
-    @classmethod
-    def _of_cells(
-        cls,
-        positions: IntArray,
-        cells: IntArray,
-        weights: FloatArray,
-        columns: tuple[str, ...],
-        box: tuple[Coordinate, ...],
-    ) -> Synopsis:
         low = np.array([interval.lower for interval in box])
-        size = np.array([interval.upper - interval.lower for interval in box]) / cells
+        high = np.array([interval.upper for interval in box])
+        size = (high - low) / table.shape[0]
         lower = low + positions * size
         # The last box may end a digit above the declared bound.
-        upper = np.minimum(lower + size, [interval.upper for interval in box])
-        return cls(columns, lower, upper, weights)
+        upper = np.minimum(lower + size, high)
+        return cls(columns, lower, upper, table.ravel().astype(float))
 
 
 _BLOCK_CELLS = 1 << 20

@@ -51,6 +51,13 @@ class BitTree:
             sides[axis] = sides[axis] / 2 if axes.count(axis) < AXIS_BITS else 0.0
         return cls(columns, tuple(axes))
 
+    @classmethod
+    def quadtree(cls, columns: tuple[str, ...], height: int) -> BitTree:
+        """Return the tree that halves all axes ``height`` times in turn, from the last to the
+        first: ``children(d)`` of a node are its 2^d parts, where bit t is the half of axis t.
+        """
+        return cls(columns, tuple(reversed(range(len(columns)))) * height)
+
     @property
     def depth(self) -> int:
         """The number of bits of the deepest nodes."""
@@ -70,7 +77,6 @@ class BitTree:
 
     def require_nodes(self, nodes: Prefixes, bits: int) -> None:
         """Raise BoundaryViolation unless this tree has the nodes and ``bits`` levels below them."""
-        self.require_axes()
         deepest = self.depth - bits
         if not 0 <= bits <= MOST_FAN_BITS:
             raise BoundaryViolation(
@@ -163,80 +169,24 @@ class Prefixes:
         """A number for each node, unique among nodes: a 1 followed by its bits."""
         return (np.int64(1) << self.depths) | self.bits
 
+    def grid_cells(self, dimensions: int) -> tuple[IntArray, IntArray]:
+        """Return the nodes of a quadtree as cells of grids with 2^h intervals an axis: every h, and
+        every index in its grid, last axis fastest.
 
-@dataclass(frozen=True)
-class Nodes:
-    """Nodes of a 2^d-way tree, which are cells of grids with 2^depth intervals on each axis.
+        BoundaryViolation for nodes that do not halve all axes equally often.
 
-    depths   int64 (m,): 0 is the whole box
-    cells    int64 (m,): index, last axis fastest, in the grid of 2^depth intervals an axis
-    """
-
-    depths: IntArray
-    cells: IntArray
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    @classmethod
-    def root(cls) -> Nodes:
-        """Return the whole box as a node."""
-        return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
-
-    @classmethod
-    def concatenate(cls, parts: list[Nodes]) -> Nodes:
-        """Return all nodes of ``parts``, in their order."""
-        return cls(
-            np.concatenate([part.depths for part in parts]),
-            np.concatenate([part.cells for part in parts]),
-        )
-
-    def where(self, mask: np.ndarray) -> Nodes:
-        """Return the nodes that a boolean mask (m,) selects."""
-        return Nodes(self.depths[mask], self.cells[mask])
-
-    def positions(self, dimensions: int) -> IntArray:
-        """Return the index of every node on each axis of its grid, int (m, d)."""
-        result = np.empty((len(self), dimensions), dtype=np.int64)
-        remaining = self.cells.copy()
-        for axis in reversed(range(dimensions)):
-            result[:, axis] = remaining & ((1 << self.depths) - 1)
-            remaining >>= self.depths
-        return result
-
-    def prefixes(self, dimensions: int) -> Prefixes:
-        """Return the same boxes in the binary tree that halves the axes in turn.
-
-        >>> Nodes(np.array([2]), np.array([0b01_10])).prefixes(2)
-        Prefixes(depths=array([4]), bits=array([6]))
+        >>> Prefixes(np.array([4]), np.array([0b01_10])).grid_cells(2)
+        (array([2]), array([9]))
         """
-        positions, bits = self.positions(dimensions), np.zeros(len(self), dtype=np.int64)
-        for depth in range(int(self.depths.max(initial=0))):
-            deeper = self.depths > depth
-            for position in positions[deeper].T:
-                bit = position >> (self.depths[deeper] - 1 - depth) & 1
-                bits[deeper] = bits[deeper] << 1 | bit
-        return Prefixes(self.depths * dimensions, bits)
-
-    def children(self, dimensions: int) -> Nodes:
-        """Return all 2^d children of every node; bit t of a child is its half of axis t."""
-        corners = np.arange(1 << dimensions)[:, None] >> np.arange(dimensions) & 1
-        doubled = 2 * self.positions(dimensions)[:, None, :] + corners[None, :, :]
-        depths = np.repeat(self.depths + 1, 1 << dimensions)
-        cells = np.zeros(len(depths), dtype=np.int64)
-        for axis, position in enumerate(doubled.reshape(-1, dimensions).T):
-            cells = (cells << depths) | position if axis else position.astype(np.int64)
-        return Nodes(depths, cells)
-
-    def are_disjoint(self, dimensions: int, depth: int) -> bool:
-        """Return whether no node contains or repeats another and all are nodes of the tree.
-
-        depth   depth of the tree's deepest nodes
-        """
-        if len(self) and not 0 <= self.depths.min() <= self.depths.max() <= depth:
-            return False
-        is_outside = (self.cells >> (self.depths * dimensions)).any()
-        return not is_outside and self.prefixes(dimensions).are_disjoint()
+        if (self.depths % dimensions).any():
+            raise BoundaryViolation(
+                f"The depths of quadtree nodes must be multiples of {dimensions}, but one is not"
+            )
+        heights, cells = self.depths // dimensions, np.zeros_like(self.bits)
+        for bit in range(int(self.depths.max(initial=0))):
+            level, axis = divmod(bit, dimensions)
+            cells |= (self.bits >> bit & 1) << heights * (dimensions - 1 - axis) + level
+        return heights, cells
 
 
 @dataclass(frozen=True)

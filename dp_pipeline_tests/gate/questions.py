@@ -22,7 +22,7 @@ from dp_pipeline.gate.scores import DependenceScore, Independence, Purity, Score
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, REFINED
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.measurement import SHARES
-from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TOWN, Row
 
@@ -51,14 +51,14 @@ PAIRS = [("colour", "smokes"), ("smokes", "y"), ("y", "colour")]
 
 
 @st.composite
-def trees(draw: st.DrawFn, *, dimensions: int, depth: int) -> Nodes:
+def trees(draw: st.DrawFn, *, dimensions: int, depth: int) -> Prefixes:
     """Some leaves of a tree whose splits are drawn."""
-    live, leaves = Nodes.root(), []
+    live, leaves = Prefixes.root(), []
     for _ in range(draw(st.integers(0, depth))):
         splits = np.array(draw(st.lists(st.booleans(), min_size=len(live), max_size=len(live))))
         leaves.append(live.where(~splits.astype(bool)))
         live = live.where(splits.astype(bool)).children(dimensions)
-    grown = Nodes.concatenate([*leaves, live])
+    grown = Prefixes.concatenate([*leaves, live])
     is_chosen = draw(st.lists(st.booleans(), min_size=len(grown), max_size=len(grown)))
     return grown.where(np.array(is_chosen, dtype=bool))
 
@@ -291,7 +291,7 @@ def example_questions() -> dict[str, Question]:
         "grouped table": asks_recoded("grouped", GROUPS, pair),
         "derived table": asks_recoded("with_attributes", DERIVED, ("ill", "smokes")),
         "grid": asks("measure_grid", ("x", "y"), cells=3),
-        "nodes": asks("measure_nodes", ("x", "y"), Nodes.root().children(2), depth=1),
+        "nodes": asks("measure_nodes", ("x", "y"), Prefixes.root().children(2), depth=1),
         "choose": asks("choose", "edge", scored),
         "sparse table": asks("sparse_table", pair, threshold=2),
         "tabulate": tabulation({("colour",): 1, (): 2}),

@@ -25,7 +25,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.gate.scores import DependenceScore, Independence
 from dp_pipeline.results.accountant import EXPONENTIAL, GAUSSIAN, LAPLACE, LINF, REFINED, Accountant
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline.results.trees import Nodes
+from dp_pipeline.results.trees import Prefixes
 from dp_pipeline_tests.gate.questions import (
     EXAMPLES,
     IN_RHO,
@@ -170,11 +170,11 @@ def test_a_curator_without_rows_refuses_what_was_never_stored(kind, currency):
 
 
 def test_the_nodes_of_one_height_are_the_cells_of_a_grid() -> None:
-    leaves = Nodes.root().children(2).children(2)
+    leaves = Prefixes.root().children(2).children(2)
     curator = curator_over(TEN_PEOPLE)
     measured = curator.measure_nodes(("x", "y"), leaves, depth=3, epsilon=SILENT)
     grid = LoopCounter(TEN_PEOPLE).grid(("x", "y"), 4).open_at_the_gate()
-    assert measured.table.tolist() == grid.ravel()[leaves.cells].tolist()
+    assert measured.table.tolist() == grid.ravel()[leaves.grid_cells(2)[1]].tolist()
 
 
 def test_measures_are_near_exact_answers_and_carry_their_scale() -> None:
@@ -189,7 +189,7 @@ def test_measures_are_near_exact_answers_and_carry_their_scale() -> None:
 def test_no_nodes_at_all_are_charged_recorded_and_empty() -> None:
     transcript, noise = Transcript(), RecordingNoise()
     curator = curator_over(TEN_PEOPLE, epsilon=ONE, transcript=transcript, noise=noise)
-    empty = Nodes.root().where(np.array([False]))
+    empty = Prefixes.root().where(np.array([False]))
     assert curator.measure_nodes(("x",), empty, depth=2, epsilon=ONE).table.tolist() == []
     assert curator.accountant.remaining == 0
     assert (len(transcript), noise.draws[0].scale) == (1, 1)
@@ -199,7 +199,7 @@ def test_one_scan_serves_all_levels_of_a_tree() -> None:
     looks: list[str] = []
     counter = Logged(LoopCounter(TEN_PEOPLE), {"grid": "look"}, looks)
     curator = curator_over(counter)
-    for nodes in (Nodes.root(), Nodes.root().children(2)):
+    for nodes in (Prefixes.root(), Prefixes.root().children(2)):
         curator.measure_nodes(("x", "y"), nodes, depth=2, epsilon=ONE)
     assert looks == ["look"]
 

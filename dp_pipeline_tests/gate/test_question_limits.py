@@ -24,7 +24,7 @@ from dp_pipeline.gate.rules import MAX_WEIGHT, NearestCentre, PredictedLabel
 from dp_pipeline.gate.scores import DependenceScore, Independence, Purity
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.transcript import Transcript
-from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.gate.questions import (
     EXAMPLES,
     IN_RHO,
@@ -95,7 +95,6 @@ def expand_root(curator, tree, *, bits=1, shares=9, epsilon=ONE) -> object:
 
 
 HALF = ONE / 2
-TWO_NODES = Nodes.root().children(1)
 DIFFERENT: list[Question] = [
     *(asks("measure", names) for names in ((), ("y",), ("colour",), ("smokes",))),
     partial(asks("measure", ("y",)), epsilon=HALF),
@@ -105,8 +104,8 @@ DIFFERENT: list[Question] = [
     lambda c: c.tabulate({("y",): HALF, ("smokes",): HALF}),
     *(asks("measure_grid", ("x",), cells=cells) for cells in (1, 3, 4)),
     *(asks("measure_grid", columns, cells=4) for columns in (("y",), ("x", "y"), ("y", "x"))),
-    *(nodes_of((name,), Nodes.root(), depth=1) for name in "xy"),
-    *(nodes_of(("x",), TWO_NODES.where(np.array([i])), depth=1) for i in (0, 1)),
+    *(nodes_of((name,), ROOT, depth=1) for name in "xy"),
+    *(nodes_of(("x",), HALVES.where(np.array([i])), depth=1) for i in (0, 1)),
     *(asks("choose", "edge", {PAIRS[0]: score}) for score in (GAP, HIGHER_GAP, Purity())),
     scores_of({PAIRS[0]: GAP}),
     scores_of({PAIRS[0][::-1]: TURNED_GAP}),
@@ -176,8 +175,7 @@ def test_a_question_has_one_identity_whatever_the_rows(kind: str) -> None:
 CHANGEABLE = BitTree(("x", "y"), [0, 1])  # type: ignore[arg-type]
 MANY = (1 << 24) + 1
 FIRST_BITS_LOST = Prefixes(np.array([1, 20], np.int32), np.array([1, (1 << 20) - 1], np.int32))
-ROOT_NODE = Nodes.root()
-OVERLAPPING = Nodes.concatenate([ROOT_NODE, ROOT_NODE.children(2)])
+OVERLAPPING = Prefixes.concatenate([ROOT, ROOT.children(2)])
 FLAT = {pair: DependenceScore(np.zeros(TOWN.shape(pair), np.int64)) for pair in PAIRS}
 OWN = {PAIRS[0]: OwnScore()}
 PREDICTION = PredictedLabel("smokes", (1,), ("colour", "y"), ((-2, 1, 3), (0, 0, 1)), -1)
@@ -190,10 +188,12 @@ def predicted(**changes: object) -> Question:
 
 REFUSED: dict[str, Question] = {
     "overlapping nodes": nodes_of(("x", "y"), OVERLAPPING, depth=1),
-    "nodes below the depth": nodes_of(("x",), ROOT_NODE.children(1), depth=0),
-    "cells outside the tree": nodes_of(("x",), Nodes(np.array([1]), np.array([2])), depth=1),
-    "a tree above the cap": nodes_of(("x", "y"), ROOT_NODE, depth=13),
-    "a negative depth": nodes_of(("x",), ROOT_NODE, depth=-1),
+    "nodes below the depth": nodes_of(("x",), ROOT.children(1), depth=0),
+    "nodes outside the tree": nodes_of(("x",), Prefixes(np.array([1]), np.array([2])), depth=1),
+    "nodes halved on one axis alone": nodes_of(("x", "y"), HALVES, depth=1),
+    "nodes of 32 bits": nodes_of(("x", "y"), FIRST_BITS_LOST, depth=10),
+    "a tree above the cap": nodes_of(("x", "y"), ROOT, depth=13),
+    "a negative depth": nodes_of(("x",), ROOT, depth=-1),
     "a grid above the cap": asks("measure_grid", ("x", "y"), cells=4097),
     "no cells": asks("measure_grid", ("x",), cells=0),
     "an axis twice": asks("measure_grid", ("x", "x"), cells=2),

@@ -15,7 +15,7 @@ from dp_pipeline.config.errors import BoundaryViolation, BudgetExceeded
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.noise import SeededNoise
-from dp_pipeline.gate.trees import TreeSession, pyramid
+from dp_pipeline.gate.trees import TreeSession, path_sums
 from dp_pipeline.raw.counters.geometry import grid_counts
 from dp_pipeline.results.accountant import TREE_PATHS
 from dp_pipeline.results.measurement import SHARES
@@ -331,17 +331,11 @@ def test_each_level_equals_a_direct_count(dimensions, height):
     rng = np.random.default_rng(dimensions)
     columns = rng.integers(-EDGE, EDGE, size=(dimensions, 500), endpoint=True)
     columns[:, :9] = EDGE
-    levels = pyramid(grid_counts(columns, 1 << height, rows=500))
-    assert len(levels) == height + 1
-    for index, level in enumerate(levels):
-        direct = grid_counts(columns, 1 << index, rows=500)
-        assert level.shape == (1 << index,) * dimensions
-        assert level.dtype == np.int64
-        assert level.flags.c_contiguous
-        assert np.array_equal(level, direct)
-
-
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 4), (6, 6)])
-def test_a_grid_that_is_not_a_power_of_two_an_axis_is_refused(shape):
-    with pytest.raises(BoundaryViolation, match="on every axis"):
-        pyramid(np.zeros(shape, dtype=np.int64))
+    tree = BitTree.quadtree(tuple("vwxy"[:dimensions]), height)
+    sums = path_sums(grid_counts(columns, 1 << height, rows=500), tree)
+    assert (sums.dtype, sums.shape) == (np.int64, ((1 << tree.depth) + 1,))
+    for level in range(height + 1):
+        nodes = ROOT.children(level * dimensions)
+        counts = np.diff(sums[:: 1 << tree.depth - level * dimensions])
+        direct = grid_counts(columns, 1 << level, rows=500)
+        assert np.array_equal(counts, direct.ravel()[nodes.grid_cells(dimensions)[1]])

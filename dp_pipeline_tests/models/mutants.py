@@ -18,7 +18,7 @@ from dp_pipeline.models.clustering.lloyd_kmeans import DpKMeans, IdpKMeans
 from dp_pipeline.models.clustering.moved_centres import measure_relative_spread
 from dp_pipeline.models.tables.independent import Independent
 from dp_pipeline.results.clusters import Clusters, Synopsis
-from dp_pipeline.results.trees import BitTree, Nodes, Prefixes
+from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests.instruments import CheaperNoise, curator_over
 
 WrongFit = Callable[[Curator, Fraction, Callable[..., Any]], Any]
@@ -119,7 +119,7 @@ class UnpaidLevels(DpqtKMeans):
 
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
-    ) -> tuple[Nodes, Fraction]:
+    ) -> tuple[Prefixes, Fraction]:
         leaves, _ = super()._grow(unpaid(curator), columns, units, epsilon)
         return leaves, epsilon
 
@@ -143,12 +143,12 @@ class StopsEarly(DpqtKMeans):
 
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
-    ) -> tuple[Nodes, Fraction]:
+    ) -> tuple[Prefixes, Fraction]:
         share = epsilon * self.gamma / 3
-        noisy = curator.measure_nodes(columns, Nodes.root(), depth=3, epsilon=share)
+        noisy = curator.measure_nodes(columns, Prefixes.root(), depth=3, epsilon=share)
         if noisy.table[0] > units:
             return super()._grow(curator, columns, units, epsilon - share)
-        return Nodes.root(), epsilon * (1 - self.gamma)
+        return Prefixes.root(), epsilon * (1 - self.gamma)
 
 
 def plans_by_rows(parameter: str, value: Callable[[int], int]) -> WrongFit:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_pipeline.config.encoding import Coordinate
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.results.clusters import Synopsis
-from dp_pipeline.results.trees import AXIS_BITS, MOST_BITS, BitTree, Nodes, Prefixes
+from dp_pipeline.results.trees import AXIS_BITS, MOST_BITS, BitTree, Prefixes
 from dp_pipeline_tests import loops
 
 EDGE = 1 << 16
@@ -173,9 +173,8 @@ NO_NODES = {
 
 @pytest.mark.parametrize("tree", NO_TREES.values(), ids=NO_TREES.keys())
 def test_what_is_no_tree_is_refused(tree: BitTree):
-    for require in (tree.require_axes, lambda: tree.require_nodes(Prefixes.root(), 0)):
-        with pytest.raises(BoundaryViolation, match="most 40 times together"):
-            require()
+    with pytest.raises(BoundaryViolation, match="most 40 times together"):
+        tree.require_axes()
 
 
 @pytest.mark.parametrize(("nodes", "bits"), NO_NODES.values(), ids=NO_NODES.keys())
@@ -185,39 +184,34 @@ def test_what_is_no_node_is_refused(nodes: Prefixes, bits: int):
 
 
 @st.composite
-def grown_quadtrees(draw: st.DrawFn) -> tuple[int, Nodes]:
+def grown_quadtrees(draw: st.DrawFn) -> tuple[int, Prefixes]:
     """Dimensions, and the leaves of a tree whose splits are drawn."""
     dimensions = draw(st.integers(1, 3))
-    live, leaves = Nodes.root(), []
+    live, leaves = Prefixes.root(), []
     for _ in range(draw(st.integers(0, 3))):
         splits = np.array([draw(st.booleans()) for _ in range(len(live))], dtype=bool)
         leaves.append(live.where(~splits))
         live = live.where(splits).children(dimensions)
-    return dimensions, Nodes.concatenate([*leaves, live])
+    return dimensions, Prefixes.concatenate([*leaves, live])
 
 
 DEPTH = 4
 
 
-def cells_of(*pairs: tuple[int, int]) -> Nodes:
-    array = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return Nodes(array[:, 0], array[:, 1])
-
-
 @st.composite
-def any_nodes(draw: st.DrawFn, most: int = 6) -> tuple[int, Nodes]:
-    """Dimensions, and nodes of several depths that may overlap."""
+def any_nodes(draw: st.DrawFn, most: int = 6) -> tuple[int, Prefixes]:
+    """Dimensions, and nodes of a quadtree of several depths that may overlap."""
     dimensions = draw(st.integers(1, 3))
-    depths = draw(st.lists(st.integers(0, DEPTH), max_size=most))
-    cells = [draw(st.integers(0, (1 << depth * dimensions) - 1)) for depth in depths]
-    return dimensions, cells_of(*zip(depths, cells, strict=True))
+    depths = [dimensions * n for n in draw(st.lists(st.integers(0, DEPTH), max_size=most))]
+    return dimensions, nodes_of(*((n, draw(st.integers(0, (1 << n) - 1))) for n in depths))
 
 
-def finest_cells(nodes: Nodes, dimensions: int, depth: int = DEPTH) -> list[set[tuple[int, ...]]]:
-    """For each node the cells of depth ``depth`` in it, by a loop."""
+def finest_cells(nodes: Prefixes, dimensions: int) -> list[set[tuple[int, ...]]]:
+    """For each node the cells of depth DEPTH in it, by a loop."""
     result = []
-    for node_depth, position in zip(nodes.depths, nodes.positions(dimensions), strict=True):
-        width = 1 << (depth - int(node_depth))
+    for height, cell in zip(*nodes.grid_cells(dimensions), strict=True):
+        width = 1 << (DEPTH - int(height))
+        position = np.unravel_index(cell, (1 << height,) * dimensions)
         axes = [range(int(p) * width, (int(p) + 1) * width) for p in position]
         result.append(set(itertools.product(*axes)))
     return result
@@ -228,34 +222,32 @@ def overlap(sets: list[set[tuple[int, ...]]]) -> bool:
 
 
 @given(case=any_nodes())
-def test_children_partition_their_parent_exactly(case: tuple[int, Nodes]):
+def test_a_cell_of_a_grid_is_the_box_of_its_node(case: tuple[int, Prefixes]):
     dimensions, nodes = case
-    positions, many = nodes.positions(dimensions), 1 << dimensions
-    for depth, cell, position in zip(nodes.depths, nodes.cells, positions, strict=True):
-        assert tuple(position) == np.unravel_index(cell, (1 << depth,) * dimensions)
-    children = nodes.children(dimensions)
-    assert children.depths.tolist() == [depth + 1 for depth in nodes.depths for _ in range(many)]
-    parts = finest_cells(children, dimensions, DEPTH + 1)
-    for index, cells in enumerate(finest_cells(nodes, dimensions, DEPTH + 1)):
-        family = parts[index * many : (index + 1) * many]
-        assert not overlap(family)
-        assert set().union(*family) == cells
+    names, box = AXES[:dimensions], BOX[:dimensions]
+    low, _ = BitTree.quadtree(names, DEPTH).boxes(nodes, box)
+    for index, (height, cell) in enumerate(zip(*nodes.grid_cells(dimensions), strict=True)):
+        grid = Synopsis.of_grid(np.zeros((1 << height,) * dimensions), names, box)
+        assert low[index].tolist() == grid.lower[cell].tolist()
+
+
+def test_the_parts_of_a_node_count_up_their_axes_from_the_first():
+    parts = Prefixes.root().children(3)
+    low, _ = BitTree.quadtree(AXES, 1).boxes(parts, BOX)
+    halves = (low > [side.lower for side in BOX]).astype(int)
+    assert halves.tolist() == [[part >> axis & 1 for axis in range(3)] for part in range(8)]
 
 
 @given(case=any_nodes() | grown_quadtrees())
-def test_disjointness_is_what_brute_force_says(case: tuple[int, Nodes]):
+def test_disjointness_is_what_brute_force_says(case: tuple[int, Prefixes]):
     dimensions, nodes = case
-    expected = not overlap(finest_cells(nodes, dimensions))
-    assert nodes.are_disjoint(dimensions, DEPTH) is expected
+    assert nodes.are_disjoint() is not overlap(finest_cells(nodes, dimensions))
 
 
-ALONE = [(3, 0), (-1, 0), (1, 4), (0, 1), (2, 16), (1, -1)]
-TOGETHER = [((1, 1), (2, 99)), ((0, 0), (2, 5)), ((2, 5), (2, 5))]
-
-
-@pytest.mark.parametrize("pairs", [*((pair,) for pair in ALONE), *TOGETHER])
-def test_nodes_that_overlap_or_do_not_exist_are_not_disjoint(pairs: tuple[tuple[int, int], ...]):
-    assert cells_of(*pairs).are_disjoint(2, 2) is False
+@pytest.mark.parametrize("depths", [(1,), (2, 4, 3)])
+def test_a_node_that_halves_one_axis_more_often_is_in_no_grid(depths: tuple[int, ...]):
+    with pytest.raises(BoundaryViolation, match="multiples of 2"):
+        nodes_of(*((depth, 0) for depth in depths)).grid_cells(2)
 
 
 BOX = (Coordinate(0.0, 8.0), Coordinate(-1.0, 1.0), Coordinate(10.0, 20.0))
@@ -273,10 +265,11 @@ def volume(synopsis: Synopsis) -> float:
 
 
 @given(case=grown_quadtrees())
-def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Nodes]):
+def test_the_boxes_of_leaves_tile_the_declared_box(case: tuple[int, Prefixes]):
     dimensions, leaves = case
     box = BOX[:dimensions]
-    synopsis = Synopsis.of_nodes(leaves, np.ones(len(leaves)), ("x", "y", "z")[:dimensions], box)
+    tree = BitTree.quadtree(AXES[:dimensions], DEPTH)
+    synopsis = Synopsis(tree.columns, *tree.boxes(leaves, box), np.ones(len(leaves)))
     volumes = (synopsis.upper - synopsis.lower).prod(axis=1)
     assert np.isclose(volumes.sum(), np.prod([side.upper - side.lower for side in box]))
     assert synopsis.lower.min(axis=0).tolist() == [side.lower for side in box]
@@ -292,10 +285,10 @@ def test_the_boxes_of_a_grid_are_those_of_its_cells():
 
 
 def test_a_grid_and_a_tree_of_equal_cells_are_the_same():
-    level = Nodes.root().children(2).children(2)
-    order = np.argsort(level.cells)
-    nodes = Nodes(level.depths[order], level.cells[order])
-    of_tree = Synopsis.of_nodes(nodes, np.arange(16.0), ("x", "y"), BOX[:2]).table()
+    level, tree = Prefixes.root().children(4), BitTree.quadtree(("x", "y"), 2)
+    nodes = level.where(np.argsort(level.grid_cells(2)[1]))
+    boxes = tree.boxes(nodes, BOX[:2])
+    of_tree = Synopsis(tree.columns, *boxes, np.arange(16.0)).table()
     of_grid = Synopsis.of_grid(np.arange(16).reshape(4, 4), ("x", "y"), BOX[:2]).table()
     assert list(of_grid) == ["x_lower", "x_upper", "y_lower", "y_upper", "weight"]
     assert {name: v.tolist() for name, v in of_tree.items()} == {
@@ -353,11 +346,10 @@ SIDES = st.tuples(st.integers(-99, 99), st.integers(1, 99)).map(
 def test_no_box_ends_beyond_the_declared_one(sides: list[Coordinate], cells: int):
     # Bounds in tenths, which floats do not hold: a lower bound plus a width may be more.
     box, names = tuple(sides), AXES[: len(sides)]
-    leaves, children = Prefixes.root().children(4), Nodes.root().children(len(box))
+    leaves = Prefixes.root().children(4)
     for synopsis in (
         Synopsis(names, *BitTree.over(names, box).boxes(leaves, box), np.ones(16)),
         Synopsis.of_grid(np.ones((cells,) * len(box)), names, box),
-        Synopsis.of_nodes(children, np.ones(len(children)), names, box),
     ):
         for boxes in (synopsis, synopsis.refined()):
             assert (boxes.upper <= [side.upper for side in box]).all()

@@ -17,7 +17,7 @@ from dp_pipeline.models.base import PrivacyGuarantee, clustering_columns, planni
 from dp_pipeline.models.clustering.base import SynopsisClustering
 from dp_pipeline.results.clusters import Clusters, Synopsis
 from dp_pipeline.results.measurement import variance
-from dp_pipeline.results.trees import BitTree, CountedBoxes, Nodes
+from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 
 
 @dataclass(frozen=True)
@@ -74,43 +74,43 @@ class DpqtKMeans(SynopsisClustering):
         columns = clustering_columns(self.columns, curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         leaves, remaining = self._grow(curator, columns, units, remaining)
-        depth = max(tree_height(units, len(columns)), int(leaves.depths.max()))
+        d = len(columns)
+        depth = max(tree_height(units, d), int(leaves.depths.max()) // d)
         noisy = curator.measure_nodes(columns, leaves, depth=depth, epsilon=remaining)
         box = curator.domain.box(columns)
         weights = noisy.table.astype(np.float64)
         deviations = np.full(len(weights), variance(noisy.scale) ** 0.5)
-        synopsis = Synopsis.of_nodes(leaves, weights, columns, box)
-        synopsis = replace(synopsis, deviations=deviations)
+        # It has the boxes of every quadtree, whatever its height.
+        tree = BitTree.quadtree(columns, finest_height(d))
+        synopsis = Synopsis(columns, *tree.boxes(leaves, box), weights, deviations)
         if self.variant == "sound":
-            # The binary tree that has all boxes of the quadtree, whatever its height.
-            halvings = tuple(range(len(columns))) * finest_height(len(columns))
-            nodes, tree = leaves.prefixes(len(columns)), BitTree(columns, halvings)
-            counted = CountedBoxes.of_tree(tree, nodes, box, weights, variance(noisy.scale))
+            counted = CountedBoxes.of_tree(tree, leaves, box, weights, variance(noisy.scale))
             synopsis = replace(synopsis, counted=counted)
         return self.clusters(synopsis, rng)
 
     def _grow(
         self, curator: Curator, columns: tuple[str, ...], units: float, epsilon: Fraction
-    ) -> tuple[Nodes, Fraction]:
+    ) -> tuple[Prefixes, Fraction]:
         """Grow the tree by noisy counts; return its leaves, and the ε left to count these, which is
         all of it for a tree without levels."""
-        height = tree_height(units, len(columns))
-        live, leaves = Nodes.root(), list[Nodes]()
+        d = len(columns)
+        height = tree_height(units, d)
+        live, leaves = Prefixes.root(), list[Prefixes]()
         if self.variant == "published":
             # The node around the data, in place of the whole box.
             bounds = curator.disclose_bounds(columns, reason=self.guarantee(Fraction(1)).reason)
-            live = node_around(bounds, most=finest_height(len(columns)) - height)
+            live = node_around(bounds, most=finest_height(d) - height)
         if height == 0:
             return live, epsilon
-        depth = int(live.depths[0]) + height
+        depth = int(live.depths[0]) // d + height
         threshold = units * curator.distance / 1000
         for _ in range(height):
             level_epsilon = epsilon * self.gamma / height
             noisy = curator.measure_nodes(columns, live, depth=depth, epsilon=level_epsilon)
             is_split = noisy.table > threshold
             leaves.append(live.where(~is_split))
-            live = live.where(is_split).children(len(columns))
-        return Nodes.concatenate([*leaves, live]), epsilon * (1 - self.gamma)
+            live = live.where(is_split).children(d)
+        return Prefixes.concatenate([*leaves, live]), epsilon * (1 - self.gamma)
 
 
 def finest_height(dimensions: int) -> int:
@@ -118,12 +118,12 @@ def finest_height(dimensions: int) -> int:
     return int(log(MAX_GRID_CELLS, 2) / dimensions)
 
 
-def node_around(bounds: IntArray, *, most: int) -> Nodes:
+def node_around(bounds: IntArray, *, most: int) -> Prefixes:
     """Return the smallest node that contains two fixed-point corners (2, d), at most ``most``
     levels below the root, which is the whole box.
 
     >>> node_around(np.array([[1, 1], [65536, 9]]), most=5)
-    Nodes(depths=array([1]), cells=array([3]))
+    Prefixes(depths=array([2]), bits=array([3]))
     """
     for depth in range(most, 0, -1):
         cells = 1 << depth
@@ -131,9 +131,12 @@ def node_around(bounds: IntArray, *, most: int) -> Nodes:
             (bounds + (1 << COORDINATE_BITS)) * cells >> COORDINATE_BITS + 1, cells - 1
         )
         if (low == high).all():
-            cell = np.ravel_multi_index(tuple(low), (cells,) * len(low))
-            return Nodes(np.array([depth]), np.array([cell], dtype=np.int64))
-    return Nodes.root()
+            bits = 0
+            for level in reversed(range(depth)):
+                for place in reversed(low.tolist()):
+                    bits = bits << 1 | place >> level & 1
+            return Prefixes(np.array([depth * len(low)]), np.array([bits]))
+    return Prefixes.root()
 
 
 def tree_height(units: float, dimensions: int) -> int:
