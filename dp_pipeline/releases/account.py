@@ -87,7 +87,6 @@ def gains_windows(spec: DatasetSpec, account: Account) -> bool:
 
 
 def declared_account(spec: DatasetSpec) -> Account:
-    """Return the account that a data set file declares."""
     return Account(
         population=spec.population,
         unit=str(spec.protection),

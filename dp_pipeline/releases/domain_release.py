@@ -66,7 +66,6 @@ class DomainRelease(NoisyRelease):
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]
-        """The total ε of its questions."""
         return self.discover.epsilon
 
     @property
@@ -128,7 +127,6 @@ class DomainRelease(NoisyRelease):
 
 
 def declared_discovery(spec: DatasetSpec) -> Discover:
-    """Return the section ``discover`` of a data set that has one."""
     assert spec.discover is not None, f"{spec.name}: nothing is declared of discovery"
     return spec.discover
 
@@ -206,7 +204,6 @@ def domain_charge(spec: DatasetSpec, home: Home, *, run: str) -> int:
 
 
 def discovered_domain(bundle: Bundle) -> DiscoveredDomain:
-    """Return the discovered domain in a bundle."""
     return DiscoveredDomain.from_facts(json.loads(bundle.facts[DISCOVERED]))
 
 

@@ -114,7 +114,6 @@ class EpsilonRelease(NoisyRelease):
 
     @property
     def where(self) -> str:
-        """The data set and the model, as messages name them."""
         return "/".join(self.path)
 
     @property
@@ -134,7 +133,6 @@ class EpsilonRelease(NoisyRelease):
 
     @cached_property
     def model(self) -> Model:
-        """The declared model, with checked parameters."""
         return build_model(self.spec, self.name)
 
     @cached_property
@@ -143,7 +141,6 @@ class EpsilonRelease(NoisyRelease):
 
     @cached_property
     def public_rows(self) -> PublicRows | None:
-        """The public rows of another data set that are the model's prior knowledge, or None."""
         return PublicRows.of(self.spec, self.model, self.home, what=self.where)
 
     @property

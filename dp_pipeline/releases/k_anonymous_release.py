@@ -135,7 +135,6 @@ class KAnonymousRelease(Release):
 
     @cached_property
     def declared(self) -> KAnonymity:
-        """The section `k_anonymity` of the data set; DeclarationError if it has none."""
         return declared_k_anonymity(self.spec)
 
     @cached_property
@@ -179,7 +178,6 @@ class KAnonymousRelease(Release):
 
     @property
     def _question(self) -> dict[str, str]:
-        """The guarantee, the method and its columns, as texts."""
         declared = self.declared
         return {
             K_ANONYMITY: "k-anonymity",

@@ -146,8 +146,7 @@ class NoisyRelease(Release):
 
     @property
     @abstractmethod
-    def guarantee(self) -> PrivacyGuarantee:
-        """The privacy guarantee of its noisy answers."""
+    def guarantee(self) -> PrivacyGuarantee: ...
 
     @property
     @abstractmethod
@@ -193,7 +192,6 @@ class NoisyRelease(Release):
         return key.with_replicate(following if new_draw and has_ended else following - 1)
 
     def draw_key(self, snapshot: str, replicate: int = 0) -> ReleaseKey:
-        """Return the key of one draw from a snapshot, charged or not."""
         return ReleaseKey(
             population=self.spec.population,
             dataset=self.spec.name,
@@ -232,8 +230,7 @@ class NoisyRelease(Release):
     def counter(self, snapshot: Snapshot) -> ReleaseCounter: ...
 
     @abstractmethod
-    def empty_counter(self) -> ReleaseCounter:
-        """Return a counter of an empty table."""
+    def empty_counter(self) -> ReleaseCounter: ...
 
     @abstractmethod
     def draw_bundle(

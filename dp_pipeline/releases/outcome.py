@@ -26,7 +26,6 @@ from dp_pipeline.results.bundle import Bundle
 
 
 def write_pointer(release: Release, published: PublishedBundle) -> None:
-    """Write the pointer file: folder of a release's bundle, its state, its charge by this run."""
     folder = published.folder.relative_to(release.store.root)
     pointer = {"folder": str(folder), "state": published.state, "nano": str(published.nano)}
     write_private(replay.pointer_path(release), replay.encode_document(pointer))
@@ -222,7 +221,6 @@ def _is_complete(release: Release) -> bool:
 
 
 def evaluation_digest(spec: DatasetSpec) -> str:
-    """Return a digest of the code and of all declarations except the source."""
     declared = [getattr(spec, field.name) for field in fields(spec) if field.name != "source"]
     return digest_of(program_version(), *map(repr, declared))
 
@@ -250,5 +248,4 @@ def is_report_current(options: RunOptions) -> bool:
 
 
 def report_path(options: RunOptions) -> Path:
-    """Return the path of a data set's HTML report, or of the page of its k-anonymous releases."""
     return options.home.reports / ".".join((options.spec.name, *options.kind.FOLDER, "html"))

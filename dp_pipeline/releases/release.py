@@ -196,8 +196,7 @@ class Release(ABC):
 
     @property
     @abstractmethod
-    def summary(self) -> str:
-        """A sentence that says what the model or method does."""
+    def summary(self) -> str: ...
 
     @property
     def cost(self) -> Fraction:
@@ -265,7 +264,6 @@ class Release(ABC):
         )
 
     def facts(self, key: Key) -> dict[str, str]:
-        """Return the facts of the release for the ledger and its bundle, as texts by name."""
         non_dp = other_non_dp_releases(self.spec, self.home.ledger, before=key.digest)
         return {
             "population": self.spec.population,

@@ -209,7 +209,6 @@ def _message_start(release: Release, bundle: Bundle) -> str:
 
 
 def encode_document(value: Any) -> bytes:
-    """Return a JSON document with a value, as bytes that ``read_document`` reads."""
     return json.dumps({"format": FORMAT, "value": value}, sort_keys=True, indent=1).encode()
 
 
@@ -233,7 +232,6 @@ def read_document(path: Path) -> Any:
 
 
 def pointer_path(release: Release) -> Path:
-    """Return the path of the pointer file, which names the folder of a release's bundle."""
     name = ".".join(release.partition)
     return Path(release.home.released, *release.path, f"partition-{name}.json")
 

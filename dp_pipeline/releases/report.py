@@ -257,7 +257,6 @@ def _evaluated(
 def _over_time(
     spec: DatasetSpec, quality: Mapping[str, Sequence[QualityRow]], totals: curves.OverWindows
 ) -> list[Picture]:
-    """Return pictures of the noisy totals, and of each metric, over all time windows."""
     series: list[tuple[curves.OverWindows, VerticalAxis, str, str]] = []
     if totals:
         title = "Noisy number of rows"

@@ -46,11 +46,9 @@ class BundleStore:
         return Path(self.root, *key.place, key.digest[:32])
 
     def transcript_path(self, key: Key) -> Path:
-        """Return the path of the file with the noisy answers of one release."""
         return self.folder(key) / TRANSCRIPT_FILE
 
     def bundle_path(self, key: Key, postprocessing: Mapping[str, str]) -> Path:
-        """Return the folder for a release's bundle with this post-processing."""
         text = json.dumps(dict(postprocessing), sort_keys=True)
         return self.folder(key) / f"bundle-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 

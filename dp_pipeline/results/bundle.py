@@ -348,7 +348,6 @@ class ReleaseKey:
         return _digest({**vars(self), **fields})
 
     def with_replicate(self, replicate: int) -> ReleaseKey:
-        """Return the key of the draw with this number."""
         return replace(self, replicate=replicate)
 
     def refining(self, digest: str) -> ReleaseKey:

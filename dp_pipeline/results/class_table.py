@@ -78,7 +78,6 @@ class ClassPromise:
         }
 
     def numbers(self) -> dict[str, np.ndarray]:
-        """Return the parameters of the guarantee as a table of one row."""
         return {
             "k": np.array([self.k], dtype=np.int64),
             "rows that neighbours differ by": np.array([self.rows], dtype=np.int64),

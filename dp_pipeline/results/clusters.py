@@ -54,7 +54,6 @@ class LongColumns(Mapping[str, np.ndarray]):
         return len(self._columns)
 
     def batches(self, name: str) -> Iterator[np.ndarray]:
-        """Yield the batches of a column."""
         return self._columns[name]()
 
 

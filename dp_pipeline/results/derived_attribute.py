@@ -35,7 +35,6 @@ class DerivedAttribute:
         return max(self.groups) + 1
 
     def as_attribute(self, name: str) -> Attribute:
-        """Return the attribute as a declared one called ``name``, with the groups as its levels."""
         levels = Levels(tuple(f"group {group}" for group in range(self.size)))
         return Attribute(name, name, "drop", cells=levels)
 
@@ -159,7 +158,6 @@ class Grouping:
 
     @cached_property
     def group_of_level(self) -> IntArray:
-        """The group of every level, as an array (levels,)."""
         return np.array(self.groups, dtype=np.int64)
 
     def summed(self, values: FloatArray | IntArray) -> FloatArray:

@@ -60,7 +60,6 @@ class BitTree:
 
     @property
     def depth(self) -> int:
-        """The number of bits of the deepest nodes."""
         return len(self.axes)
 
     def require_axes(self) -> None:
@@ -130,12 +129,10 @@ class Prefixes:
 
     @classmethod
     def root(cls) -> Prefixes:
-        """Return the whole box as a node."""
         return cls(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 
     @classmethod
     def concatenate(cls, parts: Sequence[Prefixes]) -> Prefixes:
-        """Return all nodes of ``parts``, in their order."""
         none = np.zeros(0, dtype=np.int64)
         return cls(
             np.concatenate([none, *(part.depths for part in parts)]),
