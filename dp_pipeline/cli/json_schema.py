@@ -68,7 +68,7 @@ def _mapping_schema(types: Mapping[str, Any]) -> dict[str, Any]:
         form = {"type": "object", "properties": parameters, "additionalProperties": False}
         nothing = ({"type": "null"}, {"const": ""})
         described[name] = {"description": type_.summary, "anyOf": [form, *nothing]}
-    return {"properties": described, "additionalProperties": False, "minProperties": 1}
+    return {"properties": described, "additionalProperties": False}
 
 
 def schema_text() -> str:

@@ -27,7 +27,6 @@ from dp_pipeline.config.reading_parser import DEFAULT_READING, ReadingSection, r
 DEFAULT_MAX_LEVELS = 1000
 """Most discovered levels of an attribute that declares no number."""
 
-MAX_QUANTILES = 256
 _EXPECTED_BOUNDS = "[lower, upper]"
 _NO_SPACES = "a spelling without spaces around it"
 _MAX_DECIMALS = 12
@@ -103,7 +102,7 @@ class Category(_ColumnSection):
     """
 
     levels: Annotated[fields.ListOf[fields.Item], BeforeValidator(level_texts), LEVELS]
-    at_most: fields.Count | None = None
+    at_most: Annotated[int, fields.integer(1, MAX_CELLS - 1)] | None = None
     other: fields.Item | None = None
     on_invalid: Literal["keep", "other", "drop"] | None = None
     aliases: fields.MappingOf[fields.Item] = Field(default_factory=dict)
@@ -143,8 +142,6 @@ class Category(_ColumnSection):
         return self
 
     def _require_discoverable(self) -> Self:
-        is_few = self.at_most is None or self.at_most < MAX_CELLS
-        require(is_few, f"at most {MAX_CELLS - 1} levels", str(self.at_most), "at_most")
         is_used = self.other is None or self.on_invalid != "drop"
         require(is_used, "no level `other` with `on_invalid: drop`", repr(self.other), "other")
         is_text = self.other not in {"", MISSING, *self.missing_texts}
@@ -207,7 +204,7 @@ class Quantiles(fields.Section):
     quantiles   The most bins.
     """
 
-    quantiles: fields.Count
+    quantiles: Annotated[int, fields.integer(2, 256)]
 
 
 def _pair_or_discover(value: object) -> object:
@@ -224,7 +221,7 @@ def _require_dates(value: object) -> object:
 def _count_or_quantiles(value: object) -> int | Quantiles:
     if isinstance(value, dict):
         return Quantiles.model_validate(value)
-    count: int = fields.integer(1).read(value)
+    count: int = _COUNT.read(value)
     return count
 
 
@@ -233,7 +230,9 @@ def _unit(text: str) -> float | None:
     return value if value is not None and 1e-9 <= value <= 1e9 else None
 
 
-_Cuts = Annotated[int | Quantiles, FormChoice(fields.Count | Quantiles, _count_or_quantiles)]
+_COUNT = fields.integer(1, MAX_CELLS)
+_Count = Annotated[int, _COUNT]
+_Cuts = Annotated[int | Quantiles, FormChoice(_Count | Quantiles, _count_or_quantiles)]
 _PAIR = {"type": "array", "items": fields.NUMBER, "minItems": 2, "maxItems": 2}
 _BOUNDS = WithJsonSchema({"anyOf": [_PAIR, DISCOVERED]})
 _UNIT = fields.Scalar(_unit, "a number from 1e-09 to 1e+09", fields.NUMBER)
@@ -287,7 +286,8 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
     def _require_consistent(self) -> Self:
         bounds = self.bounds
         if self.undeclared is not None:
-            self._require_discoverable(self.undeclared)
+            expected = "bounds that are declared, for cuts inside them"
+            require(self.edges is None or self.bounds, expected, DISCOVER, "edges")
         else:
             expected = "`bounds: discover` or `bins: {quantiles: 16}` as well"
             require(self.unit is None, expected, "the unit alone", "unit")
@@ -331,15 +331,6 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
             names[code] = name
         return tuple(sorted(names.items()))
 
-    def _require_discoverable(self, undeclared: Undeclared) -> None:
-        expected = "bounds that are declared, for cuts inside them"
-        require(self.edges is None or self.bounds, expected, DISCOVER, "edges")
-        count = 2 if undeclared.quantiles is None else undeclared.quantiles
-        expected = f"2 to {MAX_QUANTILES} bins between quantiles"
-        require(2 <= count <= MAX_QUANTILES, expected, str(count), "bins", "quantiles")
-        is_few = (self._count or 0) <= MAX_CELLS
-        require(is_few, f"at most {MAX_CELLS} bins", str(self._count), "bins")
-
     def _cells(self) -> Bins | None:
         if not self.bounds:
             return None
@@ -353,7 +344,6 @@ class Numeric(_ColumnSection, reading_parser.SignsSection):
         count = self._count
         if count is None:
             return None
-        require(count <= MAX_CELLS, f"at most {MAX_CELLS} bins", str(count), "bins")
         bins = Bins.equal_width(lower, upper, count)
         is_wide = len(set(bins.edges)) == count + 1
         require(is_wide, "fewer bins, of positive width", str(count), "bins")
@@ -500,7 +490,7 @@ Attributes = Annotated[
     dict[
         fields.Name, Annotated[_AttributeSection, FormChoice(_AttributeSection, attribute_section)]
     ],
+    Field(min_length=1, json_schema_extra={"additionalProperties": False}),
     BeforeValidator(require_mapping),
-    Field(json_schema_extra={"minProperties": 1, "additionalProperties": False}),
 ]
 """Name → section of an attribute."""

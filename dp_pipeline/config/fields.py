@@ -17,11 +17,11 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, WithJsonSchema
 from pydantic.fields import Field, FieldInfo
-from pydantic.functional_validators import BeforeValidator, model_validator
+from pydantic.functional_validators import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import ErrorDetails, ValidationError, core_schema
 
 from dp_pipeline.config import errors
-from dp_pipeline.config.amounts import parse_epsilon
+from dp_pipeline.config.amounts import epsilon_text, parse_epsilon
 from dp_pipeline.config.errors import FieldError, did_you_mean, list_some, nearest
 from dp_pipeline.config.yaml_text import TODO, Document, Place
 
@@ -212,6 +212,19 @@ Item = Annotated[str, WithJsonSchema(TEXT)]
 ListOf = Annotated[tuple[Member, ...], BeforeValidator(_require_values)]
 NonEmpty = Annotated[tuple[Member, ...], Field(min_length=1), BeforeValidator(_require_values)]
 MappingOf = Annotated[dict[str, Member], BeforeValidator(require_mapping)]
+NonEmptyMapping = Annotated[
+    dict[str, Member], Field(min_length=1), BeforeValidator(require_mapping)
+]
+
+
+def _require_ascending(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    is_ascending = list(values) == sorted(set(values))
+    got = ", ".join(map(epsilon_text, values))
+    require(is_ascending, "each value once, in ascending order", got)
+    return values
+
+
+Ascending = Annotated[NonEmpty[Member], AfterValidator(_require_ascending)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +341,8 @@ def _field_error(details: ErrorDetails) -> FieldError:
         return not_among(details["input"], words, field=place)
     if details["type"] == "too_short":
         least, got = details["ctx"]["min_length"], details["ctx"]["actual_length"]
-        expected = f"at least {'one value' if least == 1 else f'{least} values'}"
+        one = "one entry" if isinstance(details["input"], dict) else "one value"
+        expected = f"at least {one if least == 1 else f'{least} values'}"
         return FieldError(expected, str(got or "none"), field=place)
     error = details.get("ctx", {}).get("error")
     if not isinstance(error, FieldError):

@@ -32,7 +32,6 @@ from dp_pipeline.config.release_parser import GroupSection, PersonSection
 from dp_pipeline.config.sections import KAnonymity, Publication
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
-from dp_pipeline.config.windows import MAX_SPAN
 from dp_pipeline.config.yaml_text import Document, Place
 
 _OWNER = re.compile(r"team:\S+|[A-Za-z0-9][\w.%+-]*@([A-Za-z0-9-]+\.)+[A-Za-z]{2,7}", re.ASCII)
@@ -125,7 +124,7 @@ class DataSetFile(fields.Section):
     label: fields.Text | None = None
     targets: fields.MappingOf[release_parser.TargetSection] = Field(default_factory=dict)
     nominal_rows: fields.Count | None = None
-    partitions: fields.NonEmpty[fields.Epsilon]
+    partitions: fields.Ascending[fields.Epsilon]
     models: release_parser.Parameters
     publish: release_parser.Publications | None = None
     refresh: Literal["weekly"] | None = None
@@ -142,11 +141,6 @@ class DataSetFile(fields.Section):
     def spec(self, path: Path) -> DatasetSpec:
         """Return the declaration of the file at ``path``; FieldError for inconsistent fields."""
         require(self.name == path.stem, "the file's own name", repr(self.name), "name")
-        require(self.attributes, "at least one attribute", "none", "attributes")
-        require(self.models, "at least one model", "none", "models")
-        is_ascending = list(self.partitions) == sorted(set(self.partitions))
-        listed = ", ".join(map(epsilon_text, self.partitions))
-        require(is_ascending, "one ε or more in ascending order", listed, "partitions")
         is_unique = len(set(self.owners)) == len(self.owners)
         require(is_unique, "each owner once", "the same owner twice", "owners")
         domain = self._domain()
@@ -196,7 +190,6 @@ class DataSetFile(fields.Section):
         field, is_single = ("publish", "span"), span == 1
         expected = "no span of several windows without `windows`"
         require(is_single or self.windows is not None, expected, str(span), *field)
-        require(span <= MAX_SPAN, f"a span of at most {MAX_SPAN} windows", str(span), *field)
         # Noise that hides a person's rows of m windows costs m² times the ρ of one.
         expected = "no span of several windows with `delta`, as ρ of windows do not add up"
         require(is_single or self.delta is None, expected, str(span), *field)

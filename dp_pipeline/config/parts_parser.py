@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 from dp_pipeline.config import fields
 from dp_pipeline.config.attribute_parser import Attributes
@@ -28,7 +29,7 @@ class PartsSection(fields.Section):
     attributes  The columns of a part; `attributes` of the data set are those of the unit.
     """
 
-    at_most: fields.Count
+    at_most: Annotated[int, fields.integer(2, MAX_PARTS)]
     order: fields.Name | None = None
     source: AnySource | None = None
     key: fields.Text | None = None
@@ -41,14 +42,11 @@ class PartsSection(fields.Section):
 
 
 def parts_of(sections: Mapping[str, PartsSection]) -> tuple[str, PartsSection]:
-    """Return (name, section) of the only parts; FieldError for none or several, or if the section
-    has no attribute, a wrong ``at_most``, or only one of ``source`` and ``key``."""
+    """Return (name, section) of the only parts; FieldError for none or several, and for only one
+    of ``source`` and ``key``."""
     got = ", ".join(sections)
     require(len(sections) == 1, "one kind of parts", got or "none", "parts")
     ((name, section),) = sections.items()
-    require(section.attributes, "at least one attribute", "none", "parts", name, "attributes")
-    expected, most = f"2 to {MAX_PARTS} parts of a unit", section.at_most
-    require(2 <= most <= MAX_PARTS, expected, str(most), "parts", name, "at_most")
     has_source, expected = section.source is not None, "the column of `source` that names the unit"
     require(section.key or not has_source, expected, "nothing", "parts", name, "key")
     expected = "no `key` without `source`: `protection` names that of one source"

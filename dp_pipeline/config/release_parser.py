@@ -14,10 +14,10 @@ from dp_pipeline.config.amounts import epsilon_text, parse_delta
 from dp_pipeline.config.discovered_domain import BETA, Discover
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Levels
-from dp_pipeline.config.errors import DeclarationError, did_you_mean
+from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
-from dp_pipeline.config.sections import PARTITIONS, KAnonymity, Target, parse_k
-from dp_pipeline.config.windows import Within
+from dp_pipeline.config.sections import PARTITIONS, KAnonymity, Target
+from dp_pipeline.config.windows import MAX_SPAN, Within
 
 Delta = Annotated[Fraction, fields.Scalar(parse_delta, "δ", fields.NUMBER)]
 
@@ -99,7 +99,7 @@ class TargetSection(fields.Section):
     without   Attributes that classifiers must not see, because they imply the answer.
     """
 
-    positive: Annotated[fields.ListOf[fields.Item], fields.array(fields.TEXT, minItems=1)]
+    positive: fields.NonEmpty[fields.Item]
     without: fields.ListOf[fields.Item] = ()
 
     def declared(self, name: str, domain: Domain) -> Target:
@@ -114,9 +114,8 @@ class TargetSection(fields.Section):
         if unknown is not None:
             place = ("targets", name, "positive")
             raise not_among(unknown, levels, expected=f"levels of {name}", field=place)
-        is_part = positive and len(set(positive)) == len(positive) < len(levels)
-        expected = f"some but not all levels of {name}, each once"
-        got = ", ".join(positive) or "none"
+        is_part = len(set(positive)) == len(positive) < len(levels)
+        expected, got = f"some but not all levels of {name}, each once", ", ".join(positive)
         require(is_part, expected, got, "targets", name, "positive")
         expected = f"other attributes than {name} that have levels, bins or edges"
         got = ", ".join(each for each in self.without if each not in {*domain.discrete} - {name})
@@ -174,7 +173,7 @@ class PublishSection(fields.Section):
 
     model: fields.Text
     epsilon: fields.Epsilon
-    span: fields.Count = 1
+    span: Annotated[int, fields.integer(1, MAX_SPAN)] = 1
 
 
 def publication_sections(value: object) -> tuple[PublishSection, ...]:
@@ -194,11 +193,8 @@ _SUPPRESS = fields.Scalar(
     "a decimal number from 0 to below 1",
     fields.NUMBER,
 )
-Parameters = fields.MappingOf[fields.MappingOf[fields.Text]]
+Parameters = fields.NonEmptyMapping[fields.MappingOf[fields.Text]]
 """Type of model or method → parameter → text."""
-
-
-_Ks = Annotated[fields.ListOf[fields.Item], fields.array(fields.integer(0).schema, minItems=1)]
 
 
 class KAnonymitySection(fields.Section):
@@ -215,7 +211,7 @@ class KAnonymitySection(fields.Section):
 
     methods: Parameters
     attributes: fields.Text | None = None
-    partitions: _Ks | None = None
+    partitions: fields.Ascending[Annotated[int, fields.integer(0, 10**9 - 1)]] | None = None
     sensitive_label: fields.Switch = True
     diversity: fields.Count | None = None
     suppress: Annotated[Fraction, _SUPPRESS] = Fraction(0)
@@ -227,10 +223,9 @@ class KAnonymitySection(fields.Section):
         label        the attribute that is predicted; it is released, but no quasi-identifier
         is_release   whether rows are sensitive, so that every K has to be at least 2
 
-        FieldError for no method, for attributes without cells or named twice, for no K, one that
-        is too small or not ascending, and for a diversity of more labels than exist.
+        FieldError for attributes without cells or named twice, for a K that is too small, and for
+        a diversity of more labels than exist.
         """
-        require(self.methods, "at least one method", "none", "methods")
         names_with_cells = tuple(name for name in domain.discrete if name != label)
         names = names_with_cells if self.attributes is None else tuple(self.attributes.split())
         expected = "an attribute besides the label that has levels, bins or edges"
@@ -245,22 +240,12 @@ class KAnonymitySection(fields.Section):
         is_possible = self.diversity is None or self.diversity <= levels
         expected = f"at most the label's {levels} levels"
         require(is_possible, expected, str(self.diversity), "diversity")
-        partitions = self._partitions(2 if is_release else 0)
+        # A class of fewer than two rows guarantees nothing.
+        least = 2 if is_release else 0
+        partitions = self.partitions or tuple(k for k in PARTITIONS if k >= least)
+        expected, got = f"only K of at least {least}", str(partitions[0])
+        require(partitions[0] >= least, expected, got, "partitions")
         return KAnonymity(**{**dict(self), "attributes": names, "partitions": partitions})
-
-    def _partitions(self, least: int) -> tuple[int, ...]:
-        if self.partitions is None:
-            return tuple(k for k in PARTITIONS if k >= least)
-        try:
-            partitions = tuple(map(parse_k, self.partitions))
-        except DeclarationError:
-            partitions = ()
-        got = ", ".join(self.partitions) or "none"
-        is_large = partitions and min(partitions) >= least
-        require(is_large, f"one K or more, integers of at least {least}", got, "partitions")
-        is_ascending = list(partitions) == sorted(set(partitions))
-        require(is_ascending, "each K once, in ascending order", got, "partitions")
-        return partitions
 
 
 def require_nominal(name: str, domain: Domain, *field: str) -> None:
