@@ -49,22 +49,28 @@ LEVELS = WithJsonSchema({"anyOf": [_LIST, _RANGE, _FILE, DISCOVERED]})
 
 
 def with_levels_of_files(texts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a data set file's texts, with each ``levels: {file: …}`` replaced by its lines.
+    """Return a data set file's texts, with each ``levels: {file: …}`` replaced by its lines, also
+    below ``parts``.
 
     folder   folder of the data set file
 
     FieldError for a file of levels that cannot be read.
     """
-    attributes = texts.get("attributes")
-    if not isinstance(attributes, dict):
-        return dict(texts)
-    sections = dict(attributes)
-    for name, section in attributes.items():
-        levels = section.get("levels") if isinstance(section, dict) else None
-        if isinstance(levels, dict):
+    texts = dict(texts)
+    for name, section in _mappings(texts.get("attributes")).items():
+        if isinstance(section.get("levels"), dict):
             with below("attributes", name, "levels"):
-                sections[name] = {**section, "levels": _lines(levels, folder)}
-    return {**texts, "attributes": sections}
+                levels = _lines(section["levels"], folder)
+            texts["attributes"] = {**texts["attributes"], name: {**section, "levels": levels}}
+    for name, section in _mappings(texts.get("parts")).items():
+        with below("parts", name):
+            texts["parts"] = {**texts["parts"], name: with_levels_of_files(section, folder)}
+    return texts
+
+
+def _mappings(value: object) -> dict[str, dict[str, Any]]:
+    members = value.items() if isinstance(value, dict) else ()
+    return {name: member for name, member in members if isinstance(member, dict)}
 
 
 def _lines(section: Mapping[str, object], folder: Path) -> list[str]:

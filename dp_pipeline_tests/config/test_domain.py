@@ -31,6 +31,7 @@ from dp_pipeline.config.encoding import (
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.models import build_model
 from dp_pipeline_tests.config.declarations import loaded, with_attribute
+from dp_pipeline_tests.config.mistakes import GOOD
 
 
 def test_a_domain_knows_names_sizes_and_boxes(tmp_path):
@@ -150,6 +151,13 @@ def test_levels_may_be_in_a_file_next_to_the_declaration(content, odd, words, tm
     (tmp_path / "levels.txt").write_bytes(content)
     with pytest.raises(DeclarationError, match=words):
         with_odd(tmp_path, f"{{levels: {{file: levels.txt}}{odd}}}", None)
+
+
+def test_levels_of_a_part_may_be_in_a_file(tmp_path):
+    (tmp_path / "levels.txt").write_text("f\nm\n", encoding="utf-8")
+    parts = "parts: {persons: {at_most: 3, attributes: {sex: {levels: {file: levels.txt}}}}}"
+    spec = loaded(tmp_path, **GOOD["units"] | {"parts": parts})
+    assert spec.domain["sex"].labels() == ("f", "m", "missing")
 
 
 def test_what_is_not_discovered_yet_has_no_size_and_no_box(tmp_path):
