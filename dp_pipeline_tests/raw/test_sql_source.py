@@ -19,7 +19,7 @@ from dp_pipeline.raw import great_expectations_session
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import discretize, normalize
 from dp_pipeline.raw.proposals import read_schema
-from dp_pipeline.raw.sources import databases, read_source, sql
+from dp_pipeline.raw.sources import read_source, sql
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline_tests.raw.written import KEY, spec_of, written_spec
 
@@ -145,11 +145,11 @@ def test_a_file_of_sqlite_must_be_there_and_be_one(tmp_path):
 
 def test_nothing_can_be_written_to_a_file_of_sqlite(rides):
     spec = spec_at(rides, "SELECT lat FROM rides", "lat")
-    engine = databases.open_database(sql._source_url(spec))
+    engine = sql.open_database(sql._source_url(spec.name, spec.source))
     with engine.connect() as connection:
         with pytest.raises(OperationalError, match="readonly database"):
             connection.exec_driver_sql("DELETE FROM rides")
-        databases.select_declared(connection, spec)
+        sql.select_declared(connection, spec)
         # Not even beside the file.
         with pytest.raises(OperationalError, match="readonly database"):
             connection.exec_driver_sql("CREATE TEMP TABLE other (x)")

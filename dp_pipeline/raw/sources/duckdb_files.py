@@ -19,8 +19,8 @@ from dp_pipeline.config.database import DUCKDB
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
 from dp_pipeline.raw.sources import reading
-from dp_pipeline.raw.sources.databases import quote_name, select_from
 from dp_pipeline.raw.sources.reading import Result
+from dp_pipeline.raw.sources.sql import quote_name, select_from
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
