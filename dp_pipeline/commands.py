@@ -5,7 +5,6 @@ a terminal share one history and one account.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.orchestration.runner import execute
 from dp_pipeline.releases import rehearsal
-from dp_pipeline.releases.home import find_home
-from dp_pipeline.releases.run_options import RunOptions, parse_request
+from dp_pipeline.releases.run_options import parse_request
 from dp_pipeline.releases.run_plan import RunPlan, plan_run
 from dp_pipeline.releases.run_result import RunResult
 
@@ -57,8 +55,7 @@ def plan(
     >>> planned.total_cost, planned.fits  # with the evaluation that its file declares
     (Fraction(11, 20), True)
     """
-    options = _options(
-        dataset,
+    request = _request(
         models,
         epsilons,
         new_draw=new_draw,
@@ -67,7 +64,7 @@ def plan(
         windows=windows,
         span=span,
     )
-    return plan_run(options)
+    return plan_run(parse_request(_spec_of(dataset), **request))
 
 
 def run(  # noqa: PLR0913
@@ -98,37 +95,30 @@ def run(  # noqa: PLR0913
     Raises DeclarationError before anything starts for what is not declared, BudgetExceeded where
     all of it does not fit, and RunFailed with the message of the step that failed.
     """
-    arguments: dict[str, Any] = {
-        "new_draw": new_draw,
-        "refine": refine,
-        "snapshot": snapshot,
-        "windows": windows,
-        "span": span,
-    }
-    report = on_step or (lambda _: None)
-    if not rehearse:
-        return execute(_options(dataset, models, epsilons, **arguments), report)
-    with rehearsal.open_rehearsal(_spec_of(dataset), find_home()) as (spec, home):
-        options = _options(spec, models, epsilons, **arguments)
-        options = replace(options, home=home, noise_name=rehearsal.NOISE)
-        result = execute(options, report)
-        rehearsal.export_rehearsal(result.spec, home, options.names)
-    return result
+    request = _request(
+        models,
+        epsilons,
+        new_draw=new_draw,
+        refine=refine,
+        snapshot=snapshot,
+        windows=windows,
+        span=span,
+    )
+    spec, report = _spec_of(dataset), on_step or (lambda _: None)
+    if rehearse:
+        return rehearsal.rehearse(spec, lambda options: execute(options, report), **request)[0]
+    return execute(parse_request(spec, **request), report)
 
 
-def _options(
-    dataset: str | Path | DatasetSpec,
-    models: Sequence[str],
-    epsilons: Sequence[str | float | Fraction],
-    **others: Any,
-) -> RunOptions:
+def _request(
+    models: Sequence[str], epsilons: Sequence[str | float | Fraction], **others: Any
+) -> dict[str, Any]:
+    """Return the arguments of ``parse_request``; DeclarationError for a text in place of a list."""
     for name, values in (("models", models), ("epsilons", epsilons)):
         if isinstance(values, str | bytes) or not isinstance(values, Iterable):
             raise DeclarationError(f"{name}: expected a list, got {type(values).__name__}")
     levels = tuple(epsilon_text(e) if isinstance(e, Fraction) else str(e) for e in epsilons)
-    return parse_request(
-        _spec_of(dataset), models=tuple(map(str, models)), epsilons=levels, **others
-    )
+    return {"models": tuple(map(str, models)), "epsilons": levels, **others}
 
 
 def _spec_of(dataset: str | Path | DatasetSpec) -> DatasetSpec:

@@ -156,19 +156,16 @@ def rehearse(
     The rows are drawn from the declaration. Ledger, rows and releases of the project are not
     touched. Every page, card and export says that it is a rehearsal.
     """
-    from dataclasses import replace
-
     from dp_pipeline.cli import released
     from dp_pipeline.config.catalogue import find_spec
     from dp_pipeline.releases import rehearsal
-    from dp_pipeline.releases.home import find_home
-    from dp_pipeline.releases.run_options import parse_request
 
-    drawn = rehearsal.open_rehearsal(find_spec(dataset), find_home(), rows=rows or 0, like=like)
-    with drawn as (spec, home):
-        request = replace(parse_request(spec, **options), home=home, noise_name=rehearsal.NOISE)
-        (result,) = _execute_all([request], quiet=quiet)
-        folder = rehearsal.export_rehearsal(result.spec, home, request.names)
+    def execute(request: RunOptions) -> RunResult:
+        return _execute_all([request], quiet=quiet)[0]
+
+    result, folder = rehearsal.rehearse(
+        find_spec(dataset), execute, rows=rows or 0, like=like, **options
+    )
     reader.print_output(
         lambda: {**released.result_document(result), "rehearsal": True, "export": str(folder)},
         lambda: released.print_result(result),

@@ -6,8 +6,7 @@ written. Its rows are public and its noise has a seed: every page says that noth
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,9 @@ from dp_pipeline.config.source import Source
 from dp_pipeline.files import make_private
 from dp_pipeline.raw.generators.declared import draw_declared_rows
 from dp_pipeline.releases.export import ExportRequest, export, find_newest_settled
-from dp_pipeline.releases.home import Home
+from dp_pipeline.releases.home import Home, find_home
+from dp_pipeline.releases.run_options import RunOptions, parse_request
+from dp_pipeline.releases.run_result import RunResult
 from dp_pipeline.results.synthetic_table import UNIT
 
 FOLDER = "rehearsals"
@@ -32,22 +33,28 @@ ROWS = 10_000
 """Rows of a rehearsal where the file declares no ``nominal_rows``."""
 
 
-@contextmanager
-def open_rehearsal(
-    spec: DatasetSpec, project: Home, *, rows: int = 0, like: str = ""
-) -> Iterator[tuple[DatasetSpec, Home]]:
-    """Draw artificial rows of a data set into a new home; yield their declaration and that home.
+def rehearse(
+    spec: DatasetSpec,
+    execute: Callable[[RunOptions], RunResult],
+    *,
+    rows: int = 0,
+    like: str = "",
+    **request: Any,
+) -> tuple[RunResult, Path]:
+    """Run a data set over artificial rows in a home of their own; return its result and the folder
+    with an export of each model.
 
-    The previous rehearsal is deleted. In the block, environment variables place Dagster's history
-    and published copies in the home too, so a run writes nothing outside of it.
+    The previous rehearsal is deleted. While ``execute`` runs, environment variables place Dagster's
+    history and published copies in the home too, so that it writes nothing outside of it.
 
-    project   home of the project, below which that of the rehearsal is
     rows      number of rows; 0: ``nominal_rows``, or ROWS
     like      model whose newest release in the project the rows resemble; empty: the declaration
               alone decides
+    request   what to run, as for ``parse_request``
 
     Raises NotPrepared without that release, and DeclarationError if it has no synthetic rows.
     """
+    project = find_home()
     home = Home(project.root / FOLDER / spec.name)
     if home.root.is_dir():
         shutil.rmtree(home.root)
@@ -77,10 +84,16 @@ def open_rehearsal(
         # Places outside of the home.
         os.environ.pop(name, None)
     try:
-        yield declared, home
+        options = replace(parse_request(declared, **request), home=home, noise_name=NOISE)
+        result, folder = execute(options), home.root / "export"
+        for model in options.names:
+            wanted = ExportRequest.of(result.spec, name=model)
+            settled = find_newest_settled(result.spec, home, wanted)
+            export(settled, folder / model, ending="csv")
     finally:
         os.environ.clear()
         os.environ.update(before)
+    return result, folder
 
 
 def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str, NDArray[Any]]:
@@ -106,12 +119,3 @@ def _released_columns(spec: DatasetSpec, home: Home, model: str) -> Mapping[str,
         for name in (attribute.name, attribute.column)
         if attribute.derived is None and name in released
     }
-
-
-def export_rehearsal(spec: DatasetSpec, home: Home, models: Iterable[str]) -> Path:
-    """Export the newest rehearsed release of each model; return the folder of the exports."""
-    folder: Path = home.root / "export"
-    for model in models:
-        settled = find_newest_settled(spec, home, ExportRequest.of(spec, name=model))
-        export(settled, folder / model, ending="csv")
-    return folder
