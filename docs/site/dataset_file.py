@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-SCHEMA = Path(__file__).parents[2] / "dp_pipeline/config/dataset.schema.json"
+from dp_pipeline.cli.json_schema import dataset_schema
 
 HEAD = """\
 # Keys of a data set file
@@ -134,4 +133,4 @@ def _link(reference: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page(json.loads(SCHEMA.read_text(encoding="utf-8"))))
+    sys.stdout.write(page(dataset_schema()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -202,15 +201,16 @@ def _draft(
 
 def _write(path: Path, text: str) -> None:
     """Write a new file, and the JSON Schema if it is absent; DeclarationError if it cannot."""
+    from dp_pipeline.cli.json_schema import schema_text
     from dp_pipeline.config.draft import SCHEMA_FILE
 
+    schema = path.with_name(SCHEMA_FILE)
+    texts = {path: text} if schema.exists() else {path: text, schema: schema_text()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-        schema = path.with_name(SCHEMA_FILE)
-        if not schema.exists():
-            schema.write_text(schema_text(), encoding="utf-8")
+        for file, content in texts.items():
+            with file.open("x", encoding="utf-8") as opened:
+                opened.write(content)
     except OSError as error:
         raise DeclarationError(
             f"data init: {error.filename or path} cannot be written ({error.strerror}): "
@@ -218,14 +218,9 @@ def _write(path: Path, text: str) -> None:
         ) from None
 
 
-def schema_text() -> str:
-    """Return the JSON Schema of data set files as text, from the file that the package has."""
-    from dp_pipeline.config.draft import SCHEMA_FILE
-
-    return resources.files("dp_pipeline.config").joinpath(SCHEMA_FILE).read_text(encoding="utf-8")
-
-
 @click.command("schema")
 def data_schema() -> None:
     """Print the JSON Schema of data set files, for editors."""
+    from dp_pipeline.cli.json_schema import schema_text
+
     click.echo(schema_text(), nl=False)

@@ -2,12 +2,9 @@
 
 It is made of the parser's sections (``config.parser.DataSetFile``), models, methods, generators and
 bundled sets.
-
-    python -m dp_pipeline.cli.json_schema > dp_pipeline/config/dataset.schema.json
 """
 
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
@@ -72,9 +69,5 @@ def _mapping_schema(types: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the JSON Schema of data set files as text, made anew from the parser's sections."""
+    """Return the JSON Schema of data set files as text."""
     return json.dumps(dataset_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(schema_text())

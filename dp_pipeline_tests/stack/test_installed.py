@@ -50,7 +50,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_no_other(built: Path):
         for path in (ROOT / "dp_pipeline").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
-    assert {"dp_pipeline/py.typed", "dp_pipeline/config/dataset.schema.json"} <= kept
+    assert {"dp_pipeline/py.typed", "dp_pipeline/config/draft.yaml.j2"} <= kept
     assert kept == {name for name in names_in_wheel if ".dist-info/" not in name}
 
 
