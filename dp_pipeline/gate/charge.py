@@ -159,22 +159,23 @@ class QueryExecutor(Generic[AnyCounter]):
     def answer(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the noisy answer to a query that was charged before, from the transcript or drawn
-        and stored."""
+        """Return the noisy answer to a query that was charged before."""
         return self.answer_record(query, key, count).answer
 
     def answer_record(
         self, query: NoisyQuery, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> AnswerRecord:
-        """Return the record of the noisy answer to a query that was charged before, as ``answer``
-        does; its ``scale`` is that of the Laplace noise, or None for other noise."""
-        return self._recall_or_store("", key, count, query)
+        """Return the record of the noisy answer to a query that was charged before; its ``scale``
+        is that of the Laplace noise, or None for other noise."""
+        spend = query.spend
+        cost = f"{'ε' if spend.currency == 'pure' else 'ρ'}={spend.epsilon}"
+        words = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {cost}"
+        return self._recall_or_store(words, key, count, query)
 
     def answer_without_noise(
         self, words: str, key: QuestionKey, count: CounterQuery[AnyCounter]
     ) -> IntArray:
-        """Return the exact answer about public or disclosed rows, from the transcript or counted
-        and stored; charge nothing.
+        """Return the exact answer about public or disclosed rows; charge nothing.
 
         The caller has recorded the disclosure.
         """
@@ -189,14 +190,9 @@ class QueryExecutor(Generic[AnyCounter]):
     ) -> AnswerRecord:
         """Return the stored answer to a question, or count, add noise, store and return it.
 
-        words   text of a question without a charge; a charge brings its own
         query   None: no noise
         """
-        spend = None if query is None else query.spend
-        if spend is not None:
-            cost = f"{'ε' if spend.currency == 'pure' else 'ρ'}={spend.epsilon}"
-            words = f"{spend.mechanism}: {spend.what}, Δ={spend.sensitivity}, {cost}"
-        identity = question_digest(key, spend, self.recoding)
+        identity = question_digest(key, query.spend if query else None, self.recoding)
         stored = self.transcript.recall(identity, words=words)
         if stored is not None:
             return stored

@@ -1,4 +1,7 @@
-"""Refusals of questions that no engine or proof covers, from public numbers, before any charge."""
+"""Refusals of questions that no engine or proof covers, from public numbers, before any charge.
+
+Each raises BoundaryViolation, or DeclarationError for a column without declared bounds.
+"""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -23,8 +26,7 @@ MAX_EMPTY_CELLS = 1 << 20
 
 
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the shape of a marginal; BoundaryViolation for a repeated attribute or more than 2^24
-    cells."""
+    """Return the shape of a marginal."""
     _require_different(attributes, of="attributes of a marginal")
     _require_few(
         domain.cell_count(attributes), MAX_GRID_CELLS, of=f"marginal of {', '.join(attributes)}"
@@ -98,8 +100,7 @@ def require_derived(domain: Domain, derived: Mapping[str, DerivedAttribute]) -> 
 
 
 def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation above 2^62, and for no or
-    repeated attributes."""
+    """Return the number of cells of a sparse table, 2^62 at most."""
     if not attributes:
         raise BoundaryViolation("A sparse table needs one or more attributes, but it has none")
     _require_different(attributes, of="attributes of a sparse table")
@@ -111,8 +112,7 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
 def require_sparse(
     domain: Domain, attributes: tuple[str, ...], *, threshold: int, scale: Fraction
 ) -> int:
-    """Return the number of cells of a sparse table; BoundaryViolation for a table or threshold that
-    cannot be measured.
+    """Return the number of cells of a sparse table.
 
     threshold   integer from 1 to 2^32 scales, which noise carries at most 2^20 empty cells over on
                 average
@@ -133,8 +133,6 @@ def require_sparse(
 
 
 def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
-    """Raise BoundaryViolation for no column or a repeated one, DeclarationError for a column that
-    has no declared bounds."""
     domain.box(columns)
     if not columns:
         raise BoundaryViolation("A box needs one or more columns as axes, but it has none")
@@ -142,8 +140,6 @@ def require_axes(domain: Domain, columns: tuple[str, ...]) -> None:
 
 
 def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) -> None:
-    """Raise BoundaryViolation unless a grid has 1 to 2^24 cells on 1 to 32 different axes;
-    DeclarationError for a column without declared bounds."""
     require_axes(domain, columns)
     if len(columns) > MAX_GRID_AXES:
         raise BoundaryViolation(
@@ -157,8 +153,6 @@ def require_grid(domain: Domain, columns: tuple[str, ...], cells_per_axis: int) 
 
 
 def require_tree(domain: Domain, tree: BitTree) -> None:
-    """Raise BoundaryViolation unless a tree is a valid BitTree made of tuples; DeclarationError for
-    a column without declared bounds."""
     # A list could be changed between two questions: the same nodes would be other boxes.
     is_fixed = type(tree) is BitTree and all(type(x) is tuple for x in (tree.axes, tree.columns))
     if not is_fixed or not all(type(axis) is int for axis in tree.axes):
@@ -186,7 +180,6 @@ def require_nodes(tree: BitTree, nodes: Prefixes, bits: int) -> None:
 
 
 def require_disjoint(are_disjoint: bool) -> None:
-    """Raise BoundaryViolation if ``are_disjoint`` is False: the measured tree nodes overlap."""
     if not are_disjoint:
         raise BoundaryViolation(
             "Measured tree nodes must be disjoint, but some of these overlap: pass no box twice, "
@@ -195,13 +188,11 @@ def require_disjoint(are_disjoint: bool) -> None:
 
 
 def require_fan(bits: int) -> None:
-    """Raise BoundaryViolation unless a split has 1 to 4 bits, that is 2 to 16 boxes."""
     if bits not in (1, 2, 3, 4):
         raise BoundaryViolation(f"A split of tree nodes must have 1 to 4 bits, not {bits}")
 
 
 def require_int64(values: IntArray, *, of: str) -> None:
-    """Raise BoundaryViolation unless the values, called ``of``, are an int64 vector."""
     if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
         got = f"a {type(values).__name__}"
         if isinstance(values, np.ndarray):
@@ -210,23 +201,17 @@ def require_int64(values: IntArray, *, of: str) -> None:
 
 
 def require_rule(domain: Domain, rule: NearestCentre) -> None:
-    """Raise BoundaryViolation unless a rule is valid and 64-bit integers hold its distances;
-    DeclarationError for a column without declared bounds."""
     require_axes(domain, rule.columns)
     rule.require_exact()
 
 
 def require_classes(domain: Domain, rule: NearestCentre, attribute: str) -> None:
-    """Raise BoundaryViolation unless ``require_rule`` takes a rule, and the levels of ``attribute``
-    times the centres are at most 2^24."""
     require_rule(domain, rule)
     (levels,) = require_table(domain, (attribute,))
     require_size(levels * len(rule.centres), of="classes")
 
 
 def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -> None:
-    """Raise BoundaryViolation unless the rules agree in columns, weights and number of centres,
-    ``require_rule`` takes each of them, and the salt is from 0 to 2^63 − 1."""
     if not rules:
         raise BoundaryViolation("Cluster sums need one or more rules, but there is none")
     if not 0 <= salt < 1 << 63:
@@ -245,8 +230,6 @@ def require_subsets(domain: Domain, rules: Sequence[NearestCentre], salt: int) -
 
 
 def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray]) -> None:
-    """Raise BoundaryViolation unless each table has its marginal's shape and int64 shares ≥ 0 that
-    sum to 2^16."""
     for attributes, q in released.items():
         shape = require_table(domain, attributes)
         # Anything but int64 would make the sum a float, and rounding has no sensitivity.
@@ -258,7 +241,6 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
 
 
 def require_size(cells: int, *, of: str) -> None:
-    """Raise BoundaryViolation if a question about ``of`` has more than 2^24 counts."""
     if cells > MAX_GRID_CELLS:
         raise BoundaryViolation(
             f"A question about {of} must have at most {MAX_GRID_CELLS} counts, not {cells}"

@@ -49,7 +49,6 @@ class DiscoveryQuery:
 
     @property
     def undeclared(self) -> Undeclared:
-        """What the declaration says about the levels, bounds or bins to discover."""
         return self.attribute.undeclared or Undeclared()
 
     @property
@@ -219,7 +218,6 @@ class _Discovery:
 
 
 def rows_for_bounds(spec: DatasetSpec, query: DiscoveryQuery) -> int:
-    """Return the noisy number of rows from which a bucket may become a bound."""
     assert spec.discover is not None
     return bucket_threshold(query.spend.scale, len(query.edges) - 1, spec.discover.beta)
 

@@ -42,7 +42,6 @@ class MeasuredLoss:
 
     @property
     def is_violated(self) -> bool:
-        """Whether the draws show more privacy loss than the proof allows."""
         return self.seen > self.claimed
 
 

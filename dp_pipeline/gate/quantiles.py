@@ -41,7 +41,6 @@ MAX_PIECES = 128
 
 
 def column_tree(name: str) -> BitTree:
-    """Return the binary tree that halves the interval of one column, ``BITS`` levels deep."""
     return BitTree((name,), (0,) * BITS)
 
 

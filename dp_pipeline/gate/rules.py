@@ -114,8 +114,6 @@ class NearestCentre:
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
-        """Raise BoundaryViolation unless ``require_exact`` takes this rule, and each centre has a
-        radius from 1 to 2^47 − 1."""
         self.require_exact()
         if len(radii) != len(self.centres):
             raise BoundaryViolation(
@@ -188,13 +186,10 @@ class PredictedLabel:
 
     @classmethod
     def of(cls, classifier: LinearClassifier, *, target: str, positive: tuple[int, ...]) -> Self:
-        """Return the rule of a classifier that learned from released rows."""
         columns, weights = classifier.columns, classifier.weights
         return cls(target, positive, columns, weights, classifier.intercept)
 
     def require_exact(self, domain: Domain) -> None:
-        """Raise BoundaryViolation unless this rule is valid: tuples, different columns, and an
-        integer weight within ±2^40 for each declared code of each column."""
         parts = (self.positive, self.columns, self.weights, *self.weights)
         # A list could be changed between the charge and the count.
         if not all(type(part) is tuple for part in parts):

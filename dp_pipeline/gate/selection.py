@@ -22,7 +22,6 @@ MAX_CELLS_AT_ONCE = 1 << 22
 
 
 def clip_score(score: int) -> int:
-    """Return a score clipped to ±MAX_SCORE."""
     return max(-MAX_SCORE, min(MAX_SCORE, score))
 
 

@@ -259,8 +259,7 @@ def _blocks(rows: int) -> Iterator[tuple[int, int]]:
 
 
 def parse_texts(array: IntArray) -> tuple[str, ...]:
-    """Return the texts that a packed answer of ``TextRule.select`` holds; BoundaryViolation for any
-    other array."""
+    """Return the texts that a packed answer of ``TextRule.select`` holds."""
     texts, remainder = unpack_texts(array)
     if len(remainder) or list(texts) != sorted(set(texts)):
         raise BoundaryViolation(

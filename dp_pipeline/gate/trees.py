@@ -114,7 +114,6 @@ class TreeSession:
         )
 
     def require_all_spent(self) -> None:
-        """Raise BoundaryViolation unless every path of the tree has spent all of its ε."""
         if self._left.any():
             raise BoundaryViolation(
                 "Every path of a tree must spend its whole ε before the tree is closed, but "
