@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -336,7 +337,8 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
 
 
 GROUP_COUNT = 128  # Groups of persons that are bounded one by one, for rows of several batches
-Groups = tuple[int, ...]  # Groups of persons with rows in a file, in the order of its batches
+SplitFile = tuple[Path, tuple[int, ...]]
+"""A file, and the groups of persons that have rows in it, in the order of its batches."""
 
 
 def assign_groups(table: pa.Table, keys: PersonKeys) -> IntArray:
@@ -350,10 +352,10 @@ def assign_groups(table: pa.Table, keys: PersonKeys) -> IntArray:
     return np.asarray(group_of_code[persons.codes])
 
 
-def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Groups:
+def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> SplitFile:
     """Write the rows that have an id to a file, one batch for each group of persons.
 
-    Return the numbers of these groups, ascending, as ``assign_groups`` gives them."""
+    The groups are those of ``assign_groups``, ascending."""
     # First of all, since a file has one dictionary a column.
     table = table.unify_dictionaries()
     groups = assign_groups(table, keys)
@@ -366,19 +368,27 @@ def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> Groups:
         if end > start
     }
     write_tables(path, tables.values() if tables else [table.slice(0, 0)])
-    return tuple(tables)
+    return path, tuple(tables)
 
 
-def read_group(files: Sequence[tuple[Path, Groups]], group: int) -> pa.Table:
-    """Return the rows of one group of persons from all files of ``split_by_person``.
+def group_readers(files: Sequence[SplitFile]) -> list[Callable[[], pa.Table]]:
+    """Return functions that each read all rows of one group of persons; they can be pickled.
 
-    At least one file must have such rows."""
+    files   at least one, by ``split_by_person``, of one schema
+
+    Where no row has an id, it is one function, which reads no rows."""
+    groups = {group for _, groups in files for group in groups} or {-1}
+    return [partial(_read_group, files, group) for group in sorted(groups)]
+
+
+def _read_group(files: Sequence[SplitFile], group: int) -> pa.Table:
     batches = []
     for path, groups in files:
-        if group in groups:
-            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            schema = reader.schema
+            if group in groups:
                 batches.append(reader.get_batch(groups.index(group)))
-    return pa.Table.from_batches(batches)
+    return pa.Table.from_batches(batches, schema)
 
 
 def tables_by_person(
@@ -389,13 +399,10 @@ def tables_by_person(
     tables    at least one, all of one schema
     scratch   folder to which the tables are written, split by person
 
-    Rows without an id are left out. The first table has no rows, so that there is at least one.
+    Rows without an id are left out. There is at least one table.
     """
-    files = []
-    for number, table in enumerate(tables):
-        path = scratch / f"split {number}.arrow"
-        files.append((path, split_by_person(table, keys, path)))
-        empty = table.slice(0, 0)
-    yield empty
-    for group in sorted({group for _, groups in files for group in groups}):
-        yield read_group(files, group)
+    files = [
+        split_by_person(table, keys, scratch / f"split {number}.arrow")
+        for number, table in enumerate(tables)
+    ]
+    yield from (read() for read in group_readers(files))

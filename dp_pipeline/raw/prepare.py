@@ -15,7 +15,7 @@ person is known: of one person so many as, with her rows in the stage, are at mo
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -32,12 +32,12 @@ from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import temporary_folder
 from dp_pipeline.raw.clusters import workers_of
 from dp_pipeline.raw.contributions import (
-    Groups,
     PersonKeys,
+    SplitFile,
     count_omitted_rows,
+    group_readers,
     keep_at_most,
     person_codes,
-    read_group,
     split_by_person,
 )
 from dp_pipeline.raw.ingest import ingested_batch_readers
@@ -75,7 +75,6 @@ from dp_pipeline.raw.workers import ParallelMap, map_to_tables
 # Suffix of the column with the clipped float of an attribute, from which bins are cut, as a
 # fixed-point coordinate may have been rounded across an edge.
 CLIPPED = ".clipped"
-_IS_DECLARED = "\0declared"  # Column of whether a row is as declared; no key of a row depends on it
 _COUNT = b"left out"  # The key of the number of rows left out, in the schema of a worker's table
 _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
 _ONE_HOT_ROWS = 1 << 16  # Rows of one part of the stage ``one_hot``
@@ -174,57 +173,34 @@ def _normalized_tables(
 ) -> Iterator[pa.Table]:
     """Yield the tables of the first stage, each with all rows of its persons."""
     keys = PersonKeys.of(spec.columns, spec.protection.column, snapshot.key)
-    normalizer = _Normalizer(spec, keys, scratch)
     with ingested_batch_readers(spec, snapshot) as batches:
-        if keys is None or len(batches) == 1:
-            yield from map_to_tables(parallel_map, normalizer.normalize_batch, batches, scratch)
-            return
-        files = tuple(enumerate(parallel_map(normalizer.split_batch, list(enumerate(batches)))))
-        groups = dict.fromkeys(group for _, groups in files for group in groups)
-        if not groups:
-            # No row has an id: a table without rows.
-            yield from normalizer.normalize_batch(batches[0])
-            return
-        tasks = [(group, files) for group in groups]
-        yield from map_to_tables(parallel_map, normalizer.normalize_group, tasks, scratch)
+        readers = batches
+        if keys is not None and len(batches) > 1:
+            split = partial(_split_batch, spec, keys, scratch)
+            readers = group_readers(list(parallel_map(split, list(enumerate(batches)))))
+        # Workers do not have the population's key.
+        yield from map_to_tables(parallel_map, partial(_normalize, spec, keys), readers, scratch)
 
 
-@dataclass(frozen=True)
-class _Normalizer:
-    """The normalization of rows by workers, who do not have the population's key.
+def _split_batch(
+    spec: DatasetSpec, keys: PersonKeys, scratch: Path, numbered_batch: tuple[int, BatchReader]
+) -> SplitFile:
+    number, read = numbered_batch
+    return split_by_person(_used_rows(spec, read()), keys, scratch / f"split {number}.arrow")
 
-    keys      keys for bounding persons; None where rows are not of persons
-    scratch   folder for batches that are split by person
-    """
 
-    spec: DatasetSpec
-    keys: PersonKeys | None
-    scratch: Path
+def _normalize(spec: DatasetSpec, keys: PersonKeys | None, read: BatchReader) -> list[pa.Table]:
+    rows = _used_rows(spec, read())
+    is_declared = pa.array(rows_as_declared(spec.domain, rows))
+    at_most, others = spec.protection.at_most, rows.filter(pc.invert(is_declared))
+    kept = keep_at_most(rows.filter(is_declared), at_most=at_most, keys=keys)
+    left_out = count_omitted_rows(others, kept, at_most=at_most, keys=keys)
+    return [_first_stage(spec, kept).replace_schema_metadata({_COUNT: str(left_out)})]
 
-    def normalize_batch(self, read: BatchReader) -> list[pa.Table]:
-        return [self._normalize(_add_mark_of_declared_rows(self.spec, read()))]
 
-    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Groups:
-        number, read = numbered_batch
-        assert self.keys is not None
-        return split_by_person(
-            _add_mark_of_declared_rows(self.spec, read()), self.keys, self._path(number)
-        )
-
-    def normalize_group(self, task: tuple[int, tuple[tuple[int, Groups], ...]]) -> list[pa.Table]:
-        group, numbered_groups = task
-        files = [(self._path(number), groups) for number, groups in numbered_groups]
-        return [self._normalize(read_group(files, group))]
-
-    def _normalize(self, marked: pa.Table) -> pa.Table:
-        is_declared = marked.column(_IS_DECLARED)
-        at_most, others = self.spec.protection.at_most, marked.filter(pc.invert(is_declared))
-        kept = keep_at_most(marked.filter(is_declared), at_most=at_most, keys=self.keys)
-        left_out = count_omitted_rows(others, kept, at_most=at_most, keys=self.keys)
-        return _first_stage(self.spec, kept).replace_schema_metadata({_COUNT: str(left_out)})
-
-    def _path(self, number: int) -> Path:
-        return self.scratch / f"split {number}.arrow"
+def _used_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
+    marks = [WITHOUT_PARTS] if WITHOUT_PARTS in table.column_names else []
+    return rows_of_window(spec, table.select([*dict.fromkeys(spec.columns), *marks]))
 
 
 def normalize(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
@@ -234,19 +210,13 @@ def normalize(spec: DatasetSpec, table: pa.Table, key: bytes) -> pa.Table:
     key     the population's secret key, by which the used rows of each person are chosen
     """
     keys = PersonKeys.of(spec.columns, spec.protection.column, key)
-    (stage,) = _Normalizer(spec, keys, Path()).normalize_batch(lambda: table)
+    (stage,) = _normalize(spec, keys, lambda: table)
     return stage
 
 
 def rows_left_out(stage: pa.Table) -> int:
     """Return the ``count_omitted_rows`` of a table by ``normalize``, which its schema holds."""
     return int(stage.schema.metadata[_COUNT])
-
-
-def _add_mark_of_declared_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:
-    marks = [WITHOUT_PARTS] if WITHOUT_PARTS in table.column_names else []
-    table = rows_of_window(spec, table.select([*dict.fromkeys(spec.columns), *marks]))
-    return table.append_column(_IS_DECLARED, pa.array(rows_as_declared(spec.domain, table)))
 
 
 def rows_of_window(spec: DatasetSpec, table: pa.Table) -> pa.Table:

@@ -8,6 +8,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import date
 from itertools import chain, pairwise
 from pathlib import Path
@@ -27,10 +28,9 @@ from dp_pipeline.raw import prepare
 from dp_pipeline.raw.clusters import RedactErrors, workers_of
 from dp_pipeline.raw.contributions import (
     GROUP_COUNT,
-    Groups,
     PersonKeys,
     assign_groups,
-    read_group,
+    group_readers,
     split_by_person,
 )
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
@@ -41,7 +41,6 @@ from dp_pipeline.raw.snapshot import Snapshot, mark_validated
 from dp_pipeline.raw.sources import csv_files, source_tables
 from dp_pipeline.raw.stages import (
     LEFT_OUT,
-    BatchReader,
     in_batches,
     read_stage,
     stage_batches,
@@ -110,11 +109,10 @@ def test_batch_boundaries_do_not_change_the_rows_kept(tmp_path_factory, ids, cut
     folder, files = tmp_path_factory.mktemp("persons"), []
     for start, end in pairwise(ends):
         path = folder / f"{len(files)}.arrow"
-        files.append((path, split_by_person(table.slice(start, end - start), KEYS, path)))
-    groups = sorted(set().union(*(groups for _, groups in files)))
+        files.append(split_by_person(table.slice(start, end - start), KEYS, path))
     kept_rows = [
-        keep(read_group(files, group), column="who", at_most=most, key=KEY)["x"].to_pylist()
-        for group in groups
+        keep(read(), column="who", at_most=most, key=KEY)["x"].to_pylist()
+        for read in group_readers(files)
     ]
     expected = keep(table, column="who", at_most=most, key=KEY)["x"].to_pylist()
     assert sorted(chain.from_iterable(kept_rows)) == expected
@@ -256,19 +254,17 @@ def test_every_engine_finds_the_same_of_every_expectation(engine, tmp_path):
     assert validate(spec, snapshot, engine) == verdicts
 
 
-class DiesWhenDone(prepare._Normalizer):
-    """Its worker does its first batch, and its first part, and dies before it says so."""
+@dataclass(frozen=True)
+class DiesWhenDone:
+    """Work whose worker does its first task, and dies before it says so."""
 
-    def split_batch(self, numbered_batch: tuple[int, BatchReader]) -> Groups:
-        return self._and_die("split", super().split_batch(numbered_batch))
+    work: Callable[[Any], Any]
+    mark: Path
 
-    def normalize_group(self, task: tuple[int, Any]) -> list[pa.Table]:
-        return self._and_die("part", super().normalize_group(task))
-
-    def _and_die(self, what: str, done: Any) -> Any:
-        mark = self.scratch.parent.parent / f"{what}.died"
-        if not mark.exists():
-            mark.touch()
+    def __call__(self, task: Any) -> Any:
+        done = self.work(task)
+        if not self.mark.exists():
+            self.mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
@@ -278,10 +274,19 @@ class DiesWhenDone(prepare._Normalizer):
 def test_workers_that_are_killed_in_the_middle_change_no_byte(engine, tmp_path, monkeypatch):
     spec, ids = persons(tmp_path), RIDERS["texts"]
     here = prepared(spec, tmp_path / "here", ids)
-    monkeypatch.setattr(prepare, "_Normalizer", DiesWhenDone)
+    marks: list[Path] = []
+
+    def dying(name: str) -> ParallelMap:
+        def parallel_map(work, tasks, /):
+            marks.append(tmp_path / f"{len(marks)}.died")
+            return workers_of(name)(DiesWhenDone(work, marks[-1]), tasks)
+
+        return parallel_map
+
+    monkeypatch.setattr(prepare, "workers_of", dying)
     assert prepared(spec, tmp_path / "there", ids, engine) == here
-    died = sorted(path.name for path in tmp_path.rglob("*.died"))
-    assert died == ["part.died", "split.died"]
+    # Rows are split, normalized, discretized and made bits.
+    assert [mark.exists() for mark in marks] == [True] * 4
 
 
 def twice(work: Callable[[Any], Any], tasks: Sequence[Any], /) -> Iterator[Any]:
