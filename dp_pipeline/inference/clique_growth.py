@@ -37,9 +37,7 @@ class CliqueGrowth:
     @cached_property
     def cliques(self) -> tuple[Names, ...]:
         """The maximal cliques after triangulation in min-fill order, with names as in ``sizes``."""
-        import networkx as nx
-
-        return triangulated_cliques(nx.Graph(self.edges), self.sizes)
+        return triangulated_cliques(self.edges, self.sizes)
 
     def with_edge(self, pair: Names) -> CliqueGrowth:
         """Return a new graph with one more edge, or this graph if a clique of two attributes or

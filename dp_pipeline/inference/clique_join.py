@@ -64,8 +64,7 @@ def join_cliques(
     places = {name: index for index, name in enumerate(sizes)}
     codes = np.zeros((len(sizes), rows), dtype=code_type(sizes.values()))
     known: set[str] = set()
-    for index in tree.order:
-        clique = tree.cliques[index]
+    for clique in tree.cliques:
         given = tuple(name for name in clique if name in known)
         new = tuple(name for name in clique if name not in known)
         if not new:

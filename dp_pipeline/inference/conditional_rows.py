@@ -61,8 +61,7 @@ def sample_conditionally(
     ([1, 0], [1, 0])
     """
     factors, fixed = {}, set[str]()
-    for index in tree.order:
-        clique = tree.cliques[index]
+    for index, clique in enumerate(tree.cliques):
         table = np.asarray(tables[clique], dtype=np.float64)
         new = tuple(axis for axis, name in enumerate(clique) if name not in fixed)
         factors[index] = ratio(table, table.sum(axis=new, keepdims=True))
@@ -105,10 +104,10 @@ def _sample_batch(
         weights = above.table * spread(message, shared, ("", *above.names))
         factors[parent] = _Factor(weights, above.names)
     codes = dict(evidence)
-    for index in tree.order:
+    for index, clique in enumerate(tree.cliques):
         factor = factors[index].condition_on(codes)
         if factor.names:
-            alike = sorted(codes, key=lambda name: name in tree.cliques[index])
+            alike = sorted(codes, key=lambda name: name in clique)
             context = [codes[name] for name in alike]
             cells = _draw_cells(factor.table.reshape(rows, -1), context, rng)
             levels = np.unravel_index(cells, factor.table.shape[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from math import inf, prod
 
 import numpy as np
@@ -363,14 +363,8 @@ class FittedRows:
     def cliques(self) -> tuple[Names, ...]:
         """The cliques of the triangulated graph of the attributes, in which those of a table or a
         constraint are connected."""
-        import networkx as nx
-
-        graph = nx.Graph()
-        graph.add_nodes_from(self.sizes)
-        for table in self.measured:
-            graph.add_edges_from(combinations(table.attributes, 2))
-        graph.add_edges_from(self.zeros.pairs)
-        return triangulated_cliques(graph, self._levels)
+        inside = (combinations(table.attributes, 2) for table in self.measured)
+        return triangulated_cliques(chain(self.zeros.pairs, *inside), self._levels)
 
     @property
     def largest_clique_cells(self) -> int:

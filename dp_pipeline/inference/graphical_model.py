@@ -54,16 +54,12 @@ class GraphicalModel:
 
     def __init__(self, tree: JunctionTree, sizes: Mapping[str, int]) -> None:
         parents = {child: parent for parent, child in tree.links}
-        self.sizes = dict(sizes)
+        self.sizes, self.tree = dict(sizes), tree
         self.nodes: list[Clique] = []
-        places: dict[int, int] = {}
-        order = (0, *(child for _, child in tree.links))
-        self._cliques = tuple(tree.cliques[clique] for clique in order)
-        for clique in order:
-            parent = places.get(parents[clique]) if clique in parents else None
+        for index, clique in enumerate(tree.cliques):
+            parent = parents.get(index)
             above = None if parent is None else self.nodes[parent]
-            self.nodes.append(_node(tree.cliques[clique], above, parent, sizes))
-            places[clique] = len(self.nodes) - 1
+            self.nodes.append(_node(clique, above, parent, sizes))
 
     @property
     def cells(self) -> int:
@@ -112,7 +108,7 @@ class GraphicalModel:
 
         tables   one a node, with the axes of the node
         """
-        nodes = zip(self._cliques, self.nodes, tables, strict=True)
+        nodes = zip(self.tree.cliques, self.nodes, tables, strict=True)
         return {c: table.transpose([node.names.index(n) for n in c]) for c, node, table in nodes}
 
 

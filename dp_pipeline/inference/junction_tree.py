@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from dp_pipeline.config.errors import BoundaryViolation
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -20,8 +16,8 @@ class JunctionTree:
     have it too (running intersection).
 
     cliques   attributes of each, in the order of its table's axes; clique 0 is the root
-    links     (parent, child), positions in ``cliques``, breadth-first; cliques that share nothing
-              are linked too
+    links     (parent, child), positions in ``cliques``, one for each child 1, 2, …; cliques that
+              share nothing are linked too
 
     >>> tree = JunctionTree.of((("a", "b"), ("b", "c"), ("d",)), {"a": 2, "b": 2, "c": 3, "d": 2})
     >>> tree.cliques, tree.links
@@ -70,11 +66,6 @@ class JunctionTree:
         tree.require_running_intersection()
         return tree
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        """The positions of the cliques, every parent before its children."""
-        return tuple(range(len(self.cliques)))[:1] + tuple(child for _, child in self.links)
-
     def separator(self, link: tuple[int, int]) -> tuple[str, ...]:
         """Return the attributes that both cliques of a link (parent, child) have, in the child's
         order."""
@@ -92,30 +83,18 @@ class JunctionTree:
         return tuple(cell_count(clique, sizes) for clique in self.cliques)
 
     def require_running_intersection(self) -> None:
-        """Raise BoundaryViolation unless the links lead from clique 0 to every other clique once,
-        and each clique's parent has all that the clique shares with earlier ones in ``order``."""
-        if sorted(self.order) != list(range(len(self.cliques))):
-            raise BoundaryViolation(
-                f"A junction tree must link each of its {len(self.cliques)} cliques but the "
-                f"first once, but links lead to {', '.join(map(str, self.order[1:])) or 'none'}"
-            )
-        seen = {index: set(clique) for index, clique in enumerate(self.cliques[:1])}
-        attributes = set().union(*seen.values())
+        """Raise BoundaryViolation unless each clique's parent has all that the clique shares with
+        earlier ones."""
+        attributes = {name for clique in self.cliques[:1] for name in clique}
         for parent, child in self.links:
-            clique = set(self.cliques[child])
-            if parent not in seen:
-                raise BoundaryViolation(
-                    "The links of a junction tree must be in order from clique 0 outwards, but no "
-                    f"link before ({parent}, {child}) leads to clique {parent}"
-                )
-            if not clique & attributes <= seen[parent]:
+            clique = {*self.cliques[child]}
+            lost = clique & attributes - {*self.cliques[parent]}
+            if lost:
                 raise BoundaryViolation(
                     f"Cliques with a common attribute must be connected, but clique {child} "
                     f"({', '.join(self.cliques[child])}) hangs below a clique without "
-                    f"{', '.join(sorted(clique & attributes - seen[parent]))}: link it "
-                    "elsewhere"
+                    f"{', '.join(sorted(lost))}: link it elsewhere"
                 )
-            seen[child] = clique
             attributes |= clique
 
 
@@ -128,94 +107,43 @@ def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
     return math.prod(sizes[name] for name in clique)
 
 
-def elimination_cliques(graph: nx.Graph, order: Sequence[str]) -> tuple[frozenset[str], ...]:
-    """Return the maximal cliques that ``graph`` has after its triangulation along ``order``, in the
-    order in which they arise; the graph is left unchanged.
+def triangulated_cliques(
+    edges: Iterable[tuple[str, ...]], sizes: Mapping[str, int]
+) -> tuple[tuple[str, ...], ...]:
+    """Return the maximal cliques that a graph of attributes has after its triangulation in min-fill
+    order, each with its names in the order of ``sizes``.
 
-    For each u in ``order`` all pairs of its neighbours that are not yet eliminated are
-    connected, and N(u) ∪ {u} is a clique (Triangulation-Partition: Zhang et al., J. Computer
-    Research and Development 55(12), 2018, Algorithm 3). Names of ``order`` that are no
-    vertices count as vertices without edges. BoundaryViolation unless ``order`` has every
-    vertex once.
+    edges   pairs of attributes
+    sizes   levels of every attribute; one without edges is a clique of its own
 
-    >>> import networkx as nx
-    >>> square = nx.cycle_graph(["a", "b", "c", "d"])
-    >>> [sorted(clique) for clique in elimination_cliques(square, ["a", "b", "c", "d"])]
-    [['a', 'b', 'd'], ['b', 'c', 'd']]
-    """
-    neighbours = _neighbours(graph, order)
-    cliques: list[int] = []
-    for index in range(len(order)):
-        clique = _eliminate(neighbours, index) | 1 << index
-        # A later clique lacks ``index``, so only an earlier one can contain this one.
-        if all(clique & ~earlier for earlier in cliques):
-            cliques.append(clique)
-    return tuple(frozenset(order[index] for index in members_of(clique)) for clique in cliques)
+    The attribute that adds the fewest edges is eliminated first, on a tie the one whose clique has
+    the fewest cells, then the first in ``sizes``: the order is a function of public values. All
+    its remaining neighbours are connected, and form a clique with it (Triangulation-Partition:
+    Zhang et al., J. Computer Research and Development 55(12), 2018, Algorithm 3).
 
-
-def min_fill_order(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[str, ...]:
-    """Return an elimination order that always takes the vertex that adds the fewest edges.
-
-    sizes   vertex → levels of the attribute
-
-    Ties go to the vertex whose clique has the fewest cells, then to the first in ``sizes``:
-    the order is a function of public values. BoundaryViolation for a vertex without a size.
-
-    >>> import networkx as nx
-    >>> min_fill_order(nx.path_graph(["a", "b", "c"]), {"a": 9, "b": 2, "c": 3})
-    ('c', 'a', 'b')
+    >>> triangulated_cliques([("c", "a")], {"a": 2, "b": 2, "c": 2})
+    (('b',), ('a', 'c'))
     """
     names, cells = tuple(sizes), tuple(sizes.values())
-    neighbours = _neighbours(graph, names)
+    places = {name: index for index, name in enumerate(names)}
+    neighbours = [0] * len(names)
+    for left, right in edges:
+        neighbours[places[left]] |= 1 << places[right]
+        neighbours[places[right]] |= 1 << places[left]
     costs = {index: _cost(neighbours, index, cells) for index in range(len(names))}
-    order = []
+    cliques: list[int] = []
     while costs:
         fill, _, best = min(costs.values())
         del costs[best]
-        order.append(names[best])
         changed = around = _eliminate(neighbours, best)
+        # A later clique lacks this attribute, so only an earlier one can contain this one.
+        if all((around | 1 << best) & ~earlier for earlier in cliques):
+            cliques.append(around | 1 << best)
         # A new edge changes the fill of every vertex that sees both of its ends.
         for index in members_of(around if fill else 0):
             changed |= neighbours[index]
         costs.update({index: _cost(neighbours, index, cells) for index in members_of(changed)})
-    return tuple(order)
-
-
-def triangulated_cliques(graph: nx.Graph, sizes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
-    """Return the maximal cliques that ``graph`` has after triangulation in min-fill order.
-
-    sizes   vertex → levels of the attribute; those that the graph lacks have no edges
-
-    Names inside a clique are in the order of ``sizes``; an attribute without edges is a clique of
-    its own. BoundaryViolation for a vertex without a size.
-
-    >>> import networkx as nx
-    >>> triangulated_cliques(nx.Graph([("c", "a")]), {"a": 2, "b": 2, "c": 2})
-    (('b',), ('a', 'c'))
-    """
-    cliques = elimination_cliques(graph, min_fill_order(graph, sizes))
-    return tuple(tuple(name for name in sizes if name in clique) for clique in cliques)
-
-
-def _neighbours(graph: nx.Graph, order: Sequence[str]) -> list[int]:
-    """Return the neighbours of each vertex of ``order``, as the bits of an integer."""
-    places = {name: index for index, name in enumerate(order)}
-    if len(places) != len(order):
-        raise BoundaryViolation(
-            f"An elimination order must have each vertex once, but it has {len(order)} entries for "
-            f"{len(places)} vertices: leave repeated ones out"
-        )
-    missing = next((vertex for vertex in graph if vertex not in places), None)
-    if missing is not None:
-        raise BoundaryViolation(
-            f"An elimination order must have every vertex of its graph, but lacks {missing}: add it"
-        )
-    neighbours = [0] * len(order)
-    for left, right in graph.edges:
-        if left != right:
-            neighbours[places[left]] |= 1 << places[right]
-            neighbours[places[right]] |= 1 << places[left]
-    return neighbours
+    return tuple(tuple(names[index] for index in members_of(clique)) for clique in cliques)
 
 
 def _eliminate(neighbours: list[int], index: int) -> int:

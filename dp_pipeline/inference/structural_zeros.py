@@ -176,11 +176,9 @@ class StructuralZeros:
 
         sizes   levels of every attribute
         """
-        import networkx as nx
-
         names = {name for entry in self.allowed for name in entry.names}
         within = {name: size for name, size in sizes.items() if name in names}
-        return triangulated_cliques(nx.Graph(self.pairs), within)
+        return triangulated_cliques(self.pairs, within)
 
     def most_cells(self, sizes: Mapping[str, int]) -> int:
         """Return the number of cells of the largest of ``cliques``; 1 without constraints."""

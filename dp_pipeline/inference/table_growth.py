@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from math import inf
 
 import numpy as np
@@ -144,13 +144,8 @@ class TableGrowth:
         most ``cap`` cells each, and twice as many in all."""
         if not self._are_small(tables):
             return False
-        import networkx as nx
-
-        graph = nx.Graph()
-        graph.add_nodes_from(self.error.grouped)
-        graph.add_edges_from(pair for table in tables for pair in combinations(table, 2))
-        graph.add_edges_from(self.edges)
-        return self._are_small(triangulated_cliques(graph, self.error.grouped))
+        edges = chain(self.edges, *(combinations(table, 2) for table in tables))
+        return self._are_small(triangulated_cliques(edges, self.error.grouped))
 
     def _are_small(self, tables: Sequence[Names]) -> bool:
         cells = [self._cells(table) for table in tables]

@@ -31,8 +31,8 @@ def counts(codes: np.ndarray, names: tuple[str, ...], sizes: dict[str, int]) -> 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[JunctionTree, Tables, dict[str, int]]:
     """The junction tree of a random graph and tables over it, some slices of them empty."""
-    graph, sizes = draw(graphs())
-    tree = JunctionTree.of(triangulated_cliques(graph, sizes), sizes)
+    edges, sizes = draw(graphs())
+    tree = JunctionTree.of(triangulated_cliques(edges, sizes), sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     empty = draw(st.sampled_from([0.0, 0.5, 1.0]))
     tables = {}
@@ -54,8 +54,8 @@ def test_any_tree_and_any_tables_give_rows_of_valid_codes(case, rows: int, seed:
 @given(case=graphs(), rows=st.integers(1, 40), seed=st.integers(0, 99))
 def test_tables_that_rows_were_counted_into_come_back_exactly(case, rows: int, seed: int):
     """Whole expectations in every slice: nothing is left to chance but who is combined."""
-    graph, sizes = case
-    tree = JunctionTree.of(triangulated_cliques(graph, sizes), sizes)
+    edges, sizes = case
+    tree = JunctionTree.of(triangulated_cliques(edges, sizes), sizes)
     highest = np.array(list(sizes.values()), dtype=np.int64)
     real = rng_of(seed).integers(0, highest, (rows, len(sizes)))
     tables = {clique: counts(real, clique, sizes).astype(float) for clique in tree.cliques}

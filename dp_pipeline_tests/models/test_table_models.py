@@ -177,6 +177,7 @@ def test_a_small_cap_is_kept_and_most_cells_says_so(model, delta, epsilon: str) 
     sizes = (4, 3, 2, 4, 2)
     released = fitted(model, sizes, 2000, epsilon=epsilon, delta=delta)
     assert max(domain_of(sizes).cell_count(clique) for clique in released.cliques) <= 8
+    assert [child for _, child in released.links] == list(range(1, len(released.cliques)))
     JunctionTree(released.cliques, released.links).require_running_intersection()
     for marginal in released.measured:
         assert any({*marginal.attributes} <= {*clique} for clique in released.cliques)

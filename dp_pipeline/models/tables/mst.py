@@ -61,8 +61,6 @@ class Mst(TableModel):
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:  # noqa: ARG002
         """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
         curator's whole budget, which counts and not ``epsilon``."""
-        import networkx as nx
-
         names, zeros = self.measured_attributes(curator.domain), self.zeros(curator.domain)
         pairs = [
             pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
@@ -92,7 +90,7 @@ class Mst(TableModel):
         tables = tree or ([(name,) for name in names] if remaining else [])
         measured = coarse.tabulate({table: remaining / len(tables) for table in tables})
         fitted = FittedTree.of(
-            triangulated_cliques(nx.Graph([*zeros.pairs, *tree]), sizes),
+            triangulated_cliques([*zeros.pairs, *tree], sizes),
             (*one_ways.grouped(groupings), *measured),
             sizes,
             iterations=ITERATIONS,
