@@ -160,9 +160,11 @@ def test_limits_of_windows_are_raised_and_added_by_command(project: Project):
     monthly = project.command(*command, "--per-month", "9")
     assert "→ ceiling {total: 40, each_window: 3, per_month: 9}" in monthly
     lower = project.cli_here(*command, "--each-window", "1")
-    assert_refused(lower, 2, "each_window must be at least 3, not 1")
+    assert_refused(lower, 2, "each_window must be at least 3, as before, not 1")
     rides = ("budget", "raise", "rides", "--each-window", "1", "--reason", "more")
-    assert_refused(project.cli_here(*rides), 2, "the account has no windows, so it takes no each")
+    assert_refused(
+        project.cli_here(*rides), 2, "each_window needs `windows`, but the account has none"
+    )
 
 
 def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
@@ -189,7 +191,7 @@ def test_a_raised_ceiling_is_not_that_of_the_file(project: Project):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("rides --total 2 --reason less", "the ceiling must be at least 3, not 2"),
+        ("rides --total 2 --reason less", "the ceiling must be at least 3, as before, not 2"),
         ("rides --total 3 --reason none", "are those it has already"),
         ("rides --total four --reason more", "--total: expected"),
         ("rides --total 4 --reason ' '", "reason to raise"),

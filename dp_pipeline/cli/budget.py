@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -114,20 +115,17 @@ def raise_(
     from dp_pipeline.releases.budgets import population_of
 
     ledger, population = _home().ledger, population_of(dataset)
-    opened = ledger.account(population)
-    month = opened.per_month if opened else None
+    opened, changed = ledger.account(population), dict[str, Fraction | None]()
+    if total is not None:
+        changed["ceiling"] = parse_epsilon(total, of="--total")
+    if each_window is not None:
+        changed["each_window"] = parse_epsilon(each_window, of="--each-window")
+    if delta is not None:
+        changed["delta_ceiling"] = parse_delta(delta, of="--delta")
     if per_month is not None:
-        month = None if per_month == "none" else parse_epsilon(per_month, of="--per-month")
-    total_now = opened.ceiling if opened and opened.ceiling else None
-    raised = ledger.raise_ceiling(
-        population,
-        total=total_now if total is None else parse_epsilon(total, of="--total"),
-        per_month=month,
-        reason=reason,
-        by=operator_name(),
-        delta_ceiling=None if delta is None else parse_delta(delta, of="--delta"),
-        each_window=None if each_window is None else parse_epsilon(each_window, of="--each-window"),
-    )
+        is_none = per_month == "none"
+        changed["per_month"] = None if is_none else parse_epsilon(per_month, of="--per-month")
+    raised = ledger.raise_ceiling(population, reason=reason, by=operator_name(), **changed)
     click.echo(f"population {population}: {_limits(opened)} → {_limits(raised)}")
     click.echo(f"these limits hold now; data set files may declare them: {_limits_text(raised)}")
 

@@ -30,6 +30,14 @@ _DECLARED_LIMITS = (*CONVERTED, "delta_ceiling")
 _OPTIONS = dict(
     zip(_DECLARED_LIMITS, ("--total", "--per-month", "--each-window", "--delta"), strict=True)
 )
+_FOR_EVER = {
+    "ceiling": "ceiling",
+    "limit": "ceiling in ρ",
+    "each_window": "each_window",
+    "window_limit": "each_window in ρ",
+    "delta_ceiling": "ceiling of δ",
+}
+"""The limits that are never lowered, with their names in messages."""
 _NONE = "none"
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]+|/0*[1-9][0-9]*|e-[0-9]{1,4})?")
 """An amount as ``epsilon_text`` and ``delta_text`` spell it."""
@@ -233,49 +241,53 @@ class Account:
             **amounts,
         )
 
-    def with_changed_limits(
-        self,
-        *,
-        total: Fraction | None,
-        per_month: Fraction | None,
-        delta_ceiling: Fraction | None = None,
-        each_window: Fraction | None = None,
-    ) -> Account:
-        """Return a copy with a higher ceiling, or with changed limits of a month, a window or δ.
+    def with_changed_limits(self, changed: Mapping[str, Fraction | None]) -> Account:
+        """Return a copy with other limits, given by the names of their fields; None: no limit.
 
-        total          the ceiling of ε; None only where none is set, as each window has a limit
-        per_month      the limit of a month, higher or lower; None: no limit
-        delta_ceiling, each_window   None: unchanged
-
-        Where rows are partitioned into windows, a missing total or limit of each window may be
-        added, and stays. Raises DeclarationError for a lower ceiling, of ε or of δ, or a lower
-        limit of each window; for a ceiling of an account without one, or a limit of each window of
-        an account without windows; and for no change.
+        A limit of a month may be lowered or removed, no other limit (``require_not_lowered``).
+        Raises DeclarationError also where nothing changes.
         """
-        delta_ceiling = self.delta_ceiling if delta_ceiling is None else delta_ceiling
-        each_window = self.each_window if each_window is None else each_window
-        self._require_not_lower("ceiling", total)
-        self._require_not_lower("each_window", each_window)
-        if (delta_ceiling or 0) < (self.delta_ceiling or 0):
-            raise DeclarationError(
-                f"population {self.population}: the ceiling of δ must be at least "
-                f"{_of_delta(self.delta_ceiling)}, as before, not {_of_delta(delta_ceiling)}"
-            )
-        limits = total, per_month, delta_ceiling, each_window
-        if limits == (self.ceiling, self.per_month, self.delta_ceiling, self.each_window):
+        if not changed.keys() <= {*_DECLARED_LIMITS}:
+            raise TypeError(f"Limits are {', '.join(_DECLARED_LIMITS)}, not {', '.join(changed)}")
+        amounts = {
+            name: amount for name, amount in changed.items() if amount != getattr(self, name)
+        }
+        if not amounts:
             now = self.limits()
             names = [name for name in _DECLARED_LIMITS if name in now]
             raise DeclarationError(
                 f"population {self.population}: the limits ({_listed(now, names)}) are those "
                 "it has already: name a higher one, or another per_month"
             )
-        amounts = {"ceiling": total, "per_month": per_month, "each_window": each_window}
-        changed = {
-            CONVERTED[name]: None
-            for name, amount in amounts.items()
-            if amount != getattr(self, name)
-        }
-        return replace(self, delta_ceiling=delta_ceiling, **amounts, **changed)  # type: ignore[arg-type]
+        # Converted once: no later conversion may move a limit that stays.
+        anew = {CONVERTED[name]: None for name in amounts if name in CONVERTED}
+        after = replace(self, **amounts, **anew)  # type: ignore[arg-type]
+        self.require_not_lowered(after)
+        return after
+
+    def require_not_lowered(self, after: Account) -> None:
+        """Raise DeclarationError unless the account ``after`` a change has every limit of this one
+        that is for ever, at least as high.
+
+        Only rows in windows may get a ceiling where there was none. An account that begins to
+        protect a person's rows of one window may leave its ceiling out.
+        """
+        for name, words in _FOR_EVER.items():
+            old, new = getattr(self, name), getattr(after, name)
+            is_ceiling = name in ("ceiling", "limit")
+            if is_ceiling and old is None and new is not None and not after.windows:
+                # Sensitive rows without windows always have a ceiling.
+                raise DeclarationError(
+                    f"population {self.population}: the account has no ceiling to raise, as its "
+                    "rows are public: they may be released without one"
+                )
+            is_left_out = is_ceiling and new is None and self.within != after.within
+            if old is not None and not is_left_out and (new is None or new < old):
+                text = delta_text if name == "delta_ceiling" else epsilon_text
+                raise DeclarationError(
+                    f"population {self.population}: the {words} must be at least {text(old)}, as "
+                    f"before, not {_NONE if new is None else text(new)}"
+                )
 
     def with_windows(self, declared: Account) -> Account:
         """Return a copy of this account, which has no windows, with the windows, unit and limits of
@@ -307,20 +319,15 @@ class Account:
                 "declare no `windows`"
             )
         times_in_windows(self, declared.unit)
-        if declared.within == "ever" or declared.ceiling is not None:
-            self._require_not_lower("ceiling", declared.ceiling, may_be_added=True)
-        if (declared.delta_ceiling or 0) < (self.delta_ceiling or 0):
-            raise DeclarationError(
-                f"{of}: the ceiling of δ must stay at least {_of_delta(self.delta_ceiling)}, but "
-                f"{_of_delta(declared.delta_ceiling)} is declared: raise `delta` in `ceiling`"
-            )
         # Converted once: no later conversion may move a limit that stays.
         same = {
             limit: getattr(self, limit)
             for name, limit in CONVERTED.items()
             if getattr(self, name) == getattr(declared, name)
         }
-        return replace(declared, **same)
+        after = replace(declared, **same)
+        self.require_not_lowered(after)
+        return after
 
     def count_earlier_in_window(
         self, opened: Account, spent: Fraction, *, delta: Fraction
@@ -350,27 +357,6 @@ class Account:
                 f"({of_them}), not {epsilon_text(self.window_limit)}: raise it"
             )
         return amount
-
-    def _require_not_lower(
-        self, name: str, amount: Fraction | None, *, may_be_added: bool = False
-    ) -> None:
-        limit = getattr(self, name)
-        may_be_added = may_be_added or bool(self.windows)
-        if limit is None and (may_be_added or (name == "each_window" and amount is None)):
-            return  # None as before, or one that is added.
-        of = f"population {self.population}"
-        if limit is None:
-            # Sensitive rows without windows always have a ceiling.
-            raise DeclarationError(
-                f"{of}: the account has no ceiling to raise, as its rows are public: they may be "
-                "released without one"
-                if name == "ceiling"
-                else f"{of}: the account has no windows, so it takes no {name}: leave it out"
-            )
-        if amount is None or not _is_positive(amount) or amount < limit:
-            raise DeclarationError(
-                f"{of}: the {name} must be at least {_text(limit)}, not {_text(amount)}"
-            )
 
     def require_within(self, opened: Account) -> None:
         """Raise DeclarationError unless this declared account agrees with the open one; its limits
@@ -472,10 +458,6 @@ def _parse_number(text: str) -> Fraction:
 
 def _text(amount: Fraction | None) -> str:
     return _NONE if amount is None else epsilon_text(amount)
-
-
-def _of_delta(amount: Fraction | None) -> str:
-    return _NONE if amount is None else delta_text(amount)
 
 
 def _listed(facts: Mapping[str, str], names: list[str]) -> str:

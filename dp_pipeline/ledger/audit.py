@@ -97,20 +97,10 @@ class Audit:
             self._facts[entry.population], entry.facts
         )
         after = self._account(entry)
-        limits = {
-            "ceiling": (before.limit, after.limit),
-            "limit of each window": (before.window_limit, after.window_limit),
-        }
-        if not before.windows and before.limit is None:
-            raise _impossible(entry, f"{entry.population} has no ceiling that could be raised")
-        for name, (old, new) in limits.items():
-            is_lower = old is not None and (new is None or new < old)
-            is_added = old is None and new is not None
-            if is_lower or (is_added and not before.windows):
-                verb = "removes" if new is None else "lowers"
-                raise _impossible(entry, f"it {verb} the {name} of {entry.population}")
-        if (after.delta_ceiling or 0) < (before.delta_ceiling or 0):
-            raise _impossible(entry, f"it lowers the ceiling of δ of {entry.population}")
+        try:
+            before.require_not_lowered(after)
+        except DeclarationError as error:
+            raise _impossible(entry, str(error)) from None
         self._accounts[entry.population] = after
 
     def _add_windows(self, entry: Entry) -> None:

@@ -94,20 +94,12 @@ class Ledger:
             return opened or account
 
     def raise_ceiling(
-        self,
-        population: str,
-        *,
-        total: Fraction | None,
-        per_month: Fraction | None,
-        reason: str,
-        by: str,
-        delta_ceiling: Fraction | None = None,
-        each_window: Fraction | None = None,
+        self, population: str, *, reason: str, by: str, **changed: Fraction | None
     ) -> Account:
         """Raise the ceiling of a population, or change another limit, permanently; return the
         account with the new limits.
 
-        total, per_month, delta_ceiling, each_window   see ``Account.with_changed_limits``
+        changed  the new ceiling, per_month, each_window or delta_ceiling; None: no limit
         reason   one line, stored in the row and exported
         by       name of the user, stored in the row
 
@@ -117,12 +109,7 @@ class Ledger:
         require_line(reason, of=f"reason to raise the ceiling of population {population}")
         require_line(by, of=f"name of who raises the ceiling of population {population}")
         with self._writing_for(population) as page:
-            raised = page.require_account(population).with_changed_limits(
-                total=total,
-                per_month=per_month,
-                delta_ceiling=delta_ceiling,
-                each_window=each_window,
-            )
+            raised = page.require_account(population).with_changed_limits(changed)
             facts = {**raised.limits(), "reason": reason, "by": by}
             page.append(Draft("raise", population, facts=facts))
         return raised

@@ -102,8 +102,8 @@ REPLACED = once(relation="replace_one")
         ),
         (once(), replace(each_week(), purpose="benchmark"), "the purpose differs"),
         (once(), each_week(delta=NANO), "the delta differs"),
-        (once(), each_week(within="ever", ceiling="3"), "the ceiling must be at least 4, not 3"),
-        (once(delta_ceiling=NANO), each_week(), "the ceiling of δ must"),
+        (once(), each_week(within="ever", ceiling="3"), "ceiling must be at least 4, as before"),
+        (once(delta_ceiling=NANO), each_week(), "the ceiling of δ must be at least"),
         (once(), each_week(each="0.2"), "worth at least ε=0.3 .0.3 spent before, counted 1 times"),
     ],
 )

@@ -77,7 +77,7 @@ def test_the_limit_of_a_window_is_converted_once_and_kept(opens: Opens):
 
 
 def raised(ledger: Ledger, **limits: Fraction) -> Account:
-    return ledger.raise_ceiling("rides", **{"total": None, "per_month": None, **limits, **WHY})
+    return ledger.raise_ceiling("rides", **limits, **WHY)
 
 
 @pytest.mark.parametrize(
@@ -113,18 +113,18 @@ def test_the_ceiling_of_each_window_is_raised_by_a_row(rides: Ledger):
 @pytest.mark.parametrize(
     ("opened", "limits", "words"),
     [
-        (weekly(), {"each_window": Fraction(1, 2)}, "each_window must be at least 1, not 0.5"),
-        (weekly(), {}, "are those it has already: name a higher one"),
-        (weekly(ceiling="9"), {"each_window": Fraction(2)}, "the ceiling must be at least 9"),
-        (weekly(ceiling="9"), {"total": Fraction(9), "each_window": Fraction(10)}, "at most"),
-        (account("rides"), {"total": Fraction("0.5")}, "the ceiling must be at least 1, not 0.5"),
-        (account("rides"), {"total": Fraction(1)}, "are those it has already: name a higher one"),
-        (account("rides"), {"total": Fraction(2), "per_month": Fraction(3)}, "ceiling 2, not 3"),
-        (account("rides"), {"total": Fraction(2), "per_month": Fraction(-1)}, "per_month must be"),
-        (account("rides"), {"total": Fraction(1), "each_window": Fraction(1)}, "no windows, so"),
-        (weekly(), {"total": Fraction(1, 2)}, "each_window must be at most the ceiling 0.5, not 1"),
-        (weekly(purpose="benchmark", each=None), {}, "are those it has already: name a higher one"),
-        (weekly(purpose="benchmark", each=None), {"total": Fraction(0)}, "a Fraction above 0"),
+        (weekly(), {"each_window": Fraction(1, 2)}, "each_window must be at least 1"),
+        (weekly(), {}, "are those it has already: name"),
+        (weekly(ceiling="9"), {"ceiling": None}, "the ceiling must be at least 9"),
+        (weekly(ceiling="9"), {"ceiling": Fraction(9), "each_window": Fraction(10)}, "at most"),
+        (account("rides"), {"ceiling": Fraction("0.5")}, "ceiling must be at least 1, as"),
+        (account("rides"), {"ceiling": Fraction(1)}, "are those it has already: name"),
+        (account("rides"), {"ceiling": Fraction(2), "per_month": Fraction(3)}, "ceiling 2, not 3"),
+        (account("rides"), {"per_month": Fraction(-1)}, "per_month must be"),
+        (account("rides"), {"each_window": Fraction(1)}, "each_window needs `windows`"),
+        (weekly(), {"ceiling": Fraction(1, 2)}, "each_window must be at most the ceiling 0.5"),
+        (weekly(purpose="benchmark", each=None), {}, "are those it has already: name"),
+        (weekly(purpose="benchmark", each=None), {"ceiling": Fraction(0)}, "a Fraction above 0"),
     ],
 )
 def test_a_raise_that_lowers_a_limit_is_refused(opens: Opens, opened, limits, words: str):
@@ -137,7 +137,7 @@ def test_a_raise_that_lowers_a_limit_is_refused(opens: Opens, opened, limits, wo
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"each_window": "0.5"}, "it lowers the limit of each window of rides"),
+        ({"each_window": "0.5"}, "each_window must be at least 1, as before, not 0.5"),
         ({}, "its facts declare no account"),
         ({"each_window": "1", "windows": "never"}, "it changes more than the limits of rides"),
         ({"each_window": "1", "unit": "one row"}, "it changes more than the limits of rides"),
@@ -152,10 +152,10 @@ def test_a_row_that_lowers_a_limit_of_windows_cannot_be(rides: Ledger, facts, wo
 @pytest.mark.parametrize(
     ("opened", "added", "expected"),
     [
-        (weekly(), {"total": Fraction(3)}, weekly(ceiling="3")),
+        (weekly(), {"ceiling": Fraction(3)}, weekly(ceiling="3")),
         (
             weekly(ceiling="9", within="ever", each=None),
-            {"total": Fraction(9), "each_window": Fraction(1)},
+            {"ceiling": Fraction(9), "each_window": Fraction(1)},
             weekly(ceiling="9", within="ever"),
         ),
         (
@@ -172,5 +172,5 @@ def test_an_added_limit_binds_at_once_and_stays(opens: Opens, opened, added, exp
     require_refused(BudgetExceeded, r"ceiling 3|each_window", lambda: release(ledger, new_charge))
     ledger.verify()
     opening, row = ledger.entries()
-    with pytest.raises(Damaged, match=r"it removes the .* of rides"):
+    with pytest.raises(Damaged, match=r"must be at least .*, as before, not none"):
         audit(opening, row, replace(row, facts=opened.limits()))

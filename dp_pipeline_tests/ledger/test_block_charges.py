@@ -157,7 +157,7 @@ def test_a_delta_binds_all_windows_together_within_ever(opens: Opens):
 
 def test_the_export_names_windows(rides: Ledger):
     release(rides, in_windows("a", "W01", "W02"), "0.1")
-    rides.raise_ceiling("rides", total=None, per_month=None, each_window=Fraction(2), **WHY)
+    rides.raise_ceiling("rides", each_window=Fraction(2), **WHY)
     lines = [line for line, _ in export_lines(rides.entries())]
     expected = [("every week, UTC", "1"), ("W01 W02", ""), ("", "2")]
     assert [(line["windows"], line["each_window"]) for line in lines] == expected

@@ -79,8 +79,7 @@ def test_every_charge_is_let_in_or_refused_as_by_the_model(account: Account, pla
             if step == "raise":
                 if model.each == 1:
                     model.each = Fraction(6, 5)
-                    limits = {"total": model.total, "per_month": None, "each_window": model.each}
-                    ledger.raise_ceiling("rides", **limits, **WHY)
+                    ledger.raise_ceiling("rides", each_window=model.each, **WHY)
                 continue
             blocks, epsilon, delta = step
             new_charge = in_windows(n, *blocks, epsilon=epsilon, delta=delta * NANO)

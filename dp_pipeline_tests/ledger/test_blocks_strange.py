@@ -73,7 +73,7 @@ def test_a_strange_delta_counts_on_all_windows_too(rides: Ledger, typed):
     typed({DELTA: str(NANO)})
     assert rides.balance("rides").delta_spent == NANO
     assert rides.balance("rides", ["W01"]).delta_spent == NANO
-    rides.raise_ceiling("rides", total=None, per_month=None, delta_ceiling=2 * NANO, **WHY)
+    rides.raise_ceiling("rides", delta_ceiling=2 * NANO, **WHY)
     with pytest.raises(BudgetExceeded, match="requested δ=2e-09, spent in W01 1e-09"):
         release(rides, in_windows("a", "W01", delta=2 * NANO))
     release(rides, in_windows("a", "W01", delta=NANO), "0.1")

@@ -30,7 +30,9 @@ def exported(ledger: Ledger) -> Ledger:
     ledger.claim_source("trips", source, distinct_population=reason)
     release(ledger, new_charge, "0.04", "0.06")
     release(ledger, charge("b"))
-    ledger.raise_ceiling("trips", total=Fraction(2), per_month=Fraction(1), reason="more", by="ana")
+    ledger.raise_ceiling(
+        "trips", ceiling=Fraction(2), per_month=Fraction(1), reason="more", by="ana"
+    )
     ledger.retire("trips", ["trips/2026-11-21"], by="ana")
     return ledger
 

@@ -37,9 +37,9 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ledger:
     release(ledger, charge("c"))
     with ledger.reserve(charge("d", epsilon="0.2")) as reservation:
         reservation.die("lost")
-    ledger.raise_ceiling("rides", total=Fraction(2), per_month=None, **WHY)
+    ledger.raise_ceiling("rides", ceiling=Fraction(2), per_month=None, **WHY)
     ledger.raise_ceiling(
-        "rho", total=Fraction(5), per_month=Fraction(1), delta_ceiling=3 * NANO, **WHY
+        "rho", ceiling=Fraction(5), per_month=Fraction(1), delta_ceiling=3 * NANO, **WHY
     )
     ledger.retire("trips", ["trips/a"], by="ana")
     raw(ledger.folder, junk())

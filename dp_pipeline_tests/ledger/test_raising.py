@@ -11,7 +11,7 @@ import pytest
 from dp_pipeline.config.errors import BudgetExceeded, Damaged, DeclarationError
 from dp_pipeline.ledger import Charge, Ledger, balance, journal
 from dp_pipeline.ledger.account import Account
-from dp_pipeline_tests.ledger.population import NANO, WHY, account, charge, raw, release
+from dp_pipeline_tests.ledger.population import NANO, WHY, account, audit, charge, raw, release
 
 TENTH = Fraction(1, 10)
 
@@ -24,9 +24,9 @@ def ride(name: object, epsilon: str) -> Charge:
     return charge(name, epsilon=epsilon, population="rides")
 
 
-def raised(ledger: Ledger, total: str | None, per_month: str | None = None) -> Account:
-    total, month = (None if limit is None else Fraction(limit) for limit in (total, per_month))
-    return ledger.raise_ceiling("trips", total=total, per_month=month, **WHY)
+def raised(ledger: Ledger, **limits: str) -> Account:
+    changed = {name: Fraction(limit) for name, limit in limits.items()}
+    return ledger.raise_ceiling("trips", **changed, **WHY)
 
 
 def at(monkeypatch: pytest.MonkeyPatch, *times: str) -> None:
@@ -50,7 +50,7 @@ def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
     release(ledger, charge("a", epsilon="0.9"), "0.9")
     with pytest.raises(BudgetExceeded):
         release(ledger, charge("b", epsilon="0.2"), "0.2")
-    raised(ledger, "2")
+    raised(ledger, ceiling="2")
     assert release(ledger, charge("b", epsilon="0.2"), "0.2") == "new"
     row = next(entry for entry in ledger.entries() if entry.event == "raise")
     assert row.facts == {"ceiling": "2", **WHY}
@@ -60,7 +60,7 @@ def test_a_raised_ceiling_lets_more_be_spent_and_is_a_row(ledger: Ledger):
 
 
 def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
-    raised(ledger, "2", "1")
+    raised(ledger, ceiling="2", per_month="1")
     opened = ledger.open_account(account(ceiling="1"))
     assert (opened.ceiling, opened.per_month) == (2, 1)
     assert account(ceiling="1").difference_from(opened) == (
@@ -80,21 +80,34 @@ def test_a_file_with_lower_limits_goes_on_with_a_note(ledger: Ledger):
     ],
 )
 def test_a_file_with_higher_limits_is_refused(ledger: Ledger, more: dict[str, Fraction], said: str):
-    raised(ledger, "2", "1")
+    raised(ledger, ceiling="2", per_month="1")
     with pytest.raises(DeclarationError, match=f"{said}: .*`dp-pipeline budget raise DATASET --"):
         ledger.open_account(replace(account(ceiling="2"), **more))
 
 
 def test_a_raise_needs_a_reason_and_a_ceiling(ledger: Ledger):
-    limits = {"total": Fraction(2), "per_month": None}
+    two = Fraction(2)
     for reason in ("", " ", "two\nlines"):
         with pytest.raises(DeclarationError, match="reason to raise"):
-            ledger.raise_ceiling("trips", **limits, reason=reason, by="ana")
+            ledger.raise_ceiling("trips", ceiling=two, reason=reason, by="ana")
     ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
     for population, words in (("nobody", "no account"), ("adult", "no ceiling to raise")):
-        for total in (Fraction(2), None):
-            with pytest.raises(DeclarationError, match=words):
-                ledger.raise_ceiling(population, **{**limits, "total": total}, **WHY)
+        with pytest.raises(DeclarationError, match=words):
+            ledger.raise_ceiling(population, ceiling=two, **WHY)
+
+
+def test_a_raise_changes_limits_alone(ledger: Ledger):
+    two = Fraction(2)
+    ledger.open_account(account("adult", ceiling=None, purpose="benchmark"))
+    with pytest.raises(DeclarationError, match="those it has already"):
+        ledger.raise_ceiling("adult", ceiling=None, **WHY)
+    with pytest.raises(DeclarationError, match="sensitive rows need a ceiling"):
+        ledger.raise_ceiling("trips", ceiling=None, **WHY)
+    for name in ("total", "limit", "windows"):
+        with pytest.raises(TypeError, match=f"delta_ceiling, not {name}"):
+            ledger.raise_ceiling("trips", **{name: two}, **WHY)
+    assert ledger.raise_ceiling("adult", per_month=two, **WHY).per_month == 2
+    ledger.verify()
 
 
 def test_a_month_has_its_own_limit_under_the_ceiling(ledger: Ledger, monkeypatch):
@@ -134,9 +147,9 @@ def test_a_month_beyond_its_limit_is_found_by_the_audit(ledger: Ledger, monkeypa
 
 
 def test_a_lowered_ceiling_is_found_by_the_audit(ledger: Ledger):
-    raised(ledger, "2")
+    raised(ledger, ceiling="2")
     forge(ledger, "UPDATE entries SET facts = '{\"ceiling\": \"0.5\"}' WHERE event = 'raise'")
-    with pytest.raises(Damaged, match="it lowers the ceiling of trips"):
+    with pytest.raises(Damaged, match="the ceiling must be at least 1, as before"):
         ledger.verify()
 
 
@@ -153,12 +166,24 @@ def test_limits_in_rho_are_kept_as_they_were_converted(ledger: Ledger):
     ledger.open_account(opened)
     stored_account = ledger.account("rho")
     assert (stored_account.limit, stored_account.month_limit) == (opened.limit, Fraction(1, 1000))
-    higher = ledger.raise_ceiling("rho", total=Fraction(5), per_month=Fraction(1), **WHY)
+    higher = ledger.raise_ceiling("rho", ceiling=Fraction(5), **WHY)
     assert higher.limit == opened.currency.amount_of(Fraction(5))
     assert ledger.balance("rho").per_month == Fraction(1, 1000)
-    higher = ledger.raise_ceiling("rho", total=Fraction(5), per_month=None, **WHY)
+    higher = ledger.raise_ceiling("rho", per_month=None, **WHY)
     assert (ledger.account("rho"), ledger.balance("rho").per_month) == (higher, None)
     ledger.verify()
+
+
+def test_a_higher_ceiling_of_less_rho_is_refused(ledger: Ledger):
+    """Where an earlier conversion from ε gave more."""
+    opened = account("rho", ceiling="4", delta=NANO, limit=Fraction(3))
+    ledger.open_account(opened)
+    with pytest.raises(DeclarationError, match="the ceiling in ρ must be at least 3, as before"):
+        ledger.raise_ceiling("rho", ceiling=Fraction(5), **WHY)
+    opening = ledger.entries()[-1]
+    facts = replace(opened, ceiling=Fraction(5), limit=Fraction(2)).limits()
+    with pytest.raises(Damaged, match="the ceiling in ρ must be at least 3, as before, not 2"):
+        audit(opening, replace(opening, event="raise", facts=facts))
 
 
 def test_a_retired_population_keeps_its_account(ledger: Ledger):
@@ -217,6 +242,6 @@ def test_a_month_that_a_wrong_clock_blocks_is_opened_by_a_raise(tmp_path: Path, 
     at(monkeypatch, "2026-12-01T00:00:00")
     with pytest.raises(BudgetExceeded, match=r"spent in 2036-01 0.1"):
         release(ledger, charge("b"), "0.1")
-    raised(ledger, "5", "0.2")
+    raised(ledger, per_month="0.2")
     assert release(ledger, charge("b"), "0.1") == "new"
     ledger.verify()

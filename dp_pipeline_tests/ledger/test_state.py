@@ -159,7 +159,7 @@ def test_sums_changed_with_their_digest_admit_nothing(full: Ledger):
 
 def test_sums_are_those_of_the_rows_after_every_kind_of_row(tmp_path: Path):
     ledger = SmallLedger(tmp_path).ledger
-    ledger.raise_ceiling("trips", total=Fraction(5), per_month=None, reason="more", by="ana")
+    ledger.raise_ceiling("trips", ceiling=Fraction(5), reason="more", by="ana")
     ledger.retire("trips", ["trips/a"], by="ana")
     release(ledger, charge("unfinished", epsilon="0.2"), "0.2")
     computed = State()

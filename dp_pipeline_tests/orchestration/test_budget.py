@@ -252,7 +252,7 @@ def test_backfill_that_ends_at_ceiling_goes_on_where_it_stopped(rides: Project):
     # 0.3, 0.5, 0.7 and 0.9 into 1.5 that is left: the fourth fits with neither of its models.
     assert swept(rides, tight) == [True, True, True, False]
     assert rides.spent(tight) == 3
-    rides.ledger.raise_ceiling("riders", total=Fraction(4), per_month=None, reason="more", by="ana")
+    rides.ledger.raise_ceiling("riders", ceiling=Fraction(4), reason="more", by="ana")
     raised = rides.declare("rides", RIDES, **SWEPT, ceiling={"total": "4"})
     assert swept(rides, raised) == [True] * 4
     assert rides.spent(raised) == Fraction("1.5") + PRICE

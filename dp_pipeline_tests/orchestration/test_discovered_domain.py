@@ -90,7 +90,7 @@ def test_new_snapshot_is_another_discovery_and_needs_delta(tmp_path: Path):
     project.run(spec, epsilons=["0.5"])
     with pytest.raises(BudgetExceeded, match="requested δ=1e-06, spent 1e-06, left 0"):
         project.run(spec, epsilons=["0.5"], snapshot="next")
-    limits = {"total": Fraction(9), "per_month": None, "delta_ceiling": 2 * DELTA}
+    limits = {"ceiling": Fraction(9), "delta_ceiling": 2 * DELTA}
     project.ledger.raise_ceiling("members", **limits, reason="x", by="ana")
     project.run(spec, epsilons=["0.5"], snapshot="next")
     assert project.ledger.balance("members").delta_spent == 2 * DELTA

@@ -155,7 +155,7 @@ def test_changes_beyond_the_ceiling_are_refused_and_remembered(rides: Project):
     assert all(str(sensor.tick()).startswith(refusal) for _ in range(2))
     assert rides.files("raw", "released", "ledger") == before
     four = Fraction(4)
-    rides.ledger.raise_ceiling("riders", total=four, per_month=None, reason="a new year", by="ana")
+    rides.ledger.raise_ceiling("riders", ceiling=four, reason="a new year", by="ana")
     later = Sensor(rides, rides.declare("rides", RIDES, **PUBLIC, ceiling={"total": "4"}))
     later.cursor = sensor.cursor
     run_request(later.tick())

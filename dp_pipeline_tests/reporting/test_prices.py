@@ -232,7 +232,7 @@ def ledger(tmp_path: Path) -> Ledger:
 def test_the_rows_of_a_ledger_tell_its_history(ledger: Ledger):
     settle(ledger, charge("ab", population="riders", epsilon="0.5"))
     settle(ledger, charge("free", population="riders", epsilon="0"))
-    ledger.raise_ceiling("riders", total=Fraction(5), per_month=None, reason="more", by="ana")
+    ledger.raise_ceiling("riders", ceiling=Fraction(5), per_month=None, reason="more", by="ana")
     settle(ledger, charge("cd", population="riders", epsilon="0.25"))
     past = heights(staircase(*ledger.entries("riders")))
     assert past == [[0, 0.5, 0.75], [3, 5], [2]]
