@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dp_pipeline.config.clock import Clock
@@ -67,12 +68,15 @@ def synthetic_frame(
         if column.levels is not None:
             frame[column.name] = _match_type(_levels(column, codes), column)
             continue
-        (numbers,) = decode_columns(codes[:, None], (attribute.name,), table.domain, rng).values()
+        drawn = table.domain[attribute.name]
+        if drawn.clock is not None and not _has_declared_format(column, drawn.clock):
+            drawn = replace(drawn, clock=replace(drawn.clock, format=""))
+        (values,) = decode_columns(codes[:, None], (drawn.name,), Domain((drawn,)), rng).values()
         if attribute.clock is not None:
-            frame[column.name] = _match_time_type(numbers, column)
+            frame[column.name] = _match_time_type(values, column)
             continue
         dtype = ("Int64" if attribute.nullable else "int64") if attribute.is_integer else "float64"
-        frame[column.name] = _match_type(pd.Series(numbers, dtype=dtype), column)
+        frame[column.name] = _match_type(pd.Series(values, dtype=dtype), column)
     return _convert_frame(pd.DataFrame(frame), columns, kind)
 
 
@@ -95,10 +99,11 @@ def complete_after_fit(columns: Columns, values: Sequence[Any], domain: Domain) 
         if stored == pa.bool_() and {*texts} == {"false", "true"}:
             # Declared as texts, and truth values in X.
             levels = tuple(text == "true" for text in texts)
-        is_text = column.attribute.clock is not None and stored in raw_values.TEXT
-        is_time_object = column.attribute.clock is not None and holds_objects(series.dtype)
+        is_written = stored in raw_values.TEXT | raw_values.WHOLE or holds_objects(series.dtype)
         is_converted = stored is not None and (
-            pa.types.is_decimal(stored) or pa.types.is_date(stored) or is_text or is_time_object
+            pa.types.is_decimal(stored)
+            or pa.types.is_date(stored)
+            or (column.attribute.clock is not None and is_written)
         )
         fitted_columns.append(
             replace(
@@ -291,54 +296,66 @@ def _reaches_declared(dtype: Any, column: DeclaredColumn) -> bool:
     return column.is_discovered or bool(least <= min(values) and max(values) <= most)
 
 
-def _match_time_type(moments: NDArray[Any], column: DeclaredColumn) -> Any:
-    """Return local dates or times as a series in the type of the column of ``X``, such as ISO texts
-    or Python's objects; datetime64 if that type is none of times."""
+def _type_of_times(column: DeclaredColumn) -> Any:
+    """Return the Arrow type of the values of a column of ``X``; None where it is not known."""
+    type_ = column.stored or getattr(column.dtype, "pyarrow_dtype", None)
+    return getattr(type_, "value_type", type_)
+
+
+def _has_declared_format(column: DeclaredColumn, clock: Clock) -> bool:
+    """Return whether the column of ``X`` has texts or integers in the format of a clock."""
+    type_, texts = _type_of_times(column), clock.release_values(np.zeros(1, dtype=np.int64))
+    is_whole = type_ in raw_values.WHOLE and str(texts[0]).isdigit()
+    return column.dtype is not None and (type_ in raw_values.TEXT or is_whole)
+
+
+def _match_time_type(values: NDArray[Any], column: DeclaredColumn) -> Any:
+    """Return local times, or texts in the declared format, as a series in the type of the column of
+    ``X``: texts, integers, times or Python's objects; datetime64 if it is none of these.
+
+    In a zone it is the first of two times in an hour that comes twice, and the end of a skipped
+    hour."""
     import pandas as pd
 
-    clock, dtype = column.attribute.clock, column.dtype
-    days_or_seconds = pd.Series(moments.astype("datetime64[s]"))
+    clock, dtype, type_ = column.attribute.clock, column.dtype, _type_of_times(column)
     assert clock is not None
-    if dtype is None or (
-        dtype.name in ("object", "category") and column.stored not in raw_values.TEXT
-    ):
-        return _time_objects(days_or_seconds, column.stored, clock)
-    arrow_type = getattr(dtype, "pyarrow_dtype", None)
-    if getattr(arrow_type or dtype, "tz", None) is not None:
-        return _in_zone(days_or_seconds, clock).astype(dtype)
-    if dtype.kind == "M" and arrow_type is None:
-        return days_or_seconds.astype(dtype)
-    if isinstance(arrow_type, pa.DictionaryType):
-        arrow_type = arrow_type.value_type
-    if arrow_type is not None and raw_values.kind_of(arrow_type) == "time":
-        return pd.Series(pa.array(moments).cast(arrow_type), dtype=pd.ArrowDtype(arrow_type))
-    if dtype.kind in "biufcm" or not (arrow_type is None or arrow_type in raw_values.TEXT):
-        return days_or_seconds
-    texts = pd.Series(np.datetime_as_string(moments), dtype=object)
-    return texts.mask(days_or_seconds.isna(), None).astype(dtype)
+    if values.dtype.kind != "M" or (dtype is not None and type_ in raw_values.TEXT):
+        return _match_text_type(values, column)
+    times = pa.array(values.astype("datetime64[s]"))
+    if getattr(type_ or dtype, "tz", None) is not None:
+        ends = {"ambiguous": "earliest", "nonexistent": "latest"}
+        times = pc.assume_timezone(times, clock.zone, **ends)
+    if type_ is not None and (dtype is None or dtype == np.dtype(object)):
+        zone = getattr(type_, "tz", None)
+        times = times.cast(pa.date32() if pa.types.is_date(type_) else pa.timestamp("s", zone))
+        return pd.Series(times.to_pylist(), dtype=object)
+    series = times.to_pandas()
+    try:
+        if isinstance(dtype, pd.ArrowDtype) and raw_values.kind_of(type_) == "time":
+            return pd.Series(times.cast(type_), dtype=pd.ArrowDtype(type_))
+        return series.astype(dtype) if dtype.kind == "M" else series
+    except ValueError:
+        # Nanoseconds do not reach all years that can be declared.
+        return series
 
 
-def _time_objects(times: Any, stored: Any, clock: Clock) -> Any:
-    """Return local times as a series of Python's dates or times; unchanged if ``stored``, the Arrow
-    type of ``X``, is None."""
+def _match_text_type(values: NDArray[Any], column: DeclaredColumn) -> Any:
+    """Return times, as ISO texts, or texts in the declared format as a series in the type of the
+    column of ``X``, of texts or integers; Int64 where that cannot hold all integers."""
     import pandas as pd
 
-    if stored is None:
-        return times
-    if pa.types.is_timestamp(stored) and stored.tz:
-        times = _in_zone(times, clock).dt.tz_convert(stored.tz)
-    objects = [None if pd.isna(time) else time.to_pydatetime() for time in times]
-    if pa.types.is_date(stored):
-        objects = [time and time.date() for time in objects]
-    return pd.Series(objects, dtype=object)
-
-
-def _in_zone(times: Any, clock: Clock) -> Any:
-    """Return local times with the clock's zone: the first of two in an hour that comes twice, and
-    the end of a skipped hour."""
-    return times.dt.tz_localize(
-        clock.zone, ambiguous=np.ones(len(times), dtype=bool), nonexistent="shift_forward"
-    )
+    dtype, type_ = column.dtype, _type_of_times(column)
+    if values.dtype.kind == "M":
+        is_missing, values = np.isnat(values), np.datetime_as_string(values).astype(object)
+        values[is_missing] = None
+    if type_ in raw_values.TEXT:
+        texts = pd.Series(values, dtype=object)
+        return texts if isinstance(dtype, np.dtype) else texts.astype(dtype)
+    integers = [None if text is None else int(text) for text in values.tolist()]
+    series, most = pd.Series(integers, dtype="Int64"), np.iinfo(type_.to_pandas_dtype()).max
+    is_held = max(filter(None, integers), default=0) <= most
+    can_miss = not isinstance(dtype, np.dtype) or None not in integers
+    return series.astype(dtype) if is_held and can_miss else series
 
 
 def columns_of_marginal(table: SyntheticTable, columns: Columns, names: list[Any]) -> Columns:

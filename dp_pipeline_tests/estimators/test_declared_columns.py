@@ -204,6 +204,59 @@ def test_dates_come_back_in_the_type_that_they_came_in(kind: str) -> None:
     assert synthesizer.marginal("day")["probability"].idxmax() == "2026-W10"
 
 
+GERMAN = pd.Series(DAYS.strftime("%d.%m.%Y"), dtype="str")
+DIGITS = pd.Series(DAYS.strftime("%Y%m%d").astype("int64"))
+FORMATS = {
+    "texts": (GERMAN, "%d.%m.%Y"),
+    "objects": (GERMAN.astype(object), "%d.%m.%Y"),
+    "arrow texts": (GERMAN.astype(pd.ArrowDtype(pa.string())), "%d.%m.%Y"),
+    "iso texts": (DATES["texts"], "%Y-%m-%d"),
+    "digits": (DIGITS.astype("str"), "%Y%m%d"),
+    "integers": (DIGITS, "%Y%m%d"),
+    "short integers": (DIGITS.astype("int32"), "%Y%m%d"),
+    "integers with NA": (DIGITS.astype("Int64"), "%Y%m%d"),
+    "times": (DATES["datetime64[us]"], "%d.%m.%Y"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("nullable", [False, True])
+def test_dates_come_back_in_the_format_that_they_came_in(kind: str, nullable: bool) -> None:
+    values, format_ = FORMATS[kind]
+    form = {**WEEKS, "format": format_, "nullable": nullable}
+    sampled = fitted(values, form).sample(300)["day"]
+    assert sampled.dtype == values.dtype
+    assert {*map(type, sampled.dropna())} == {*map(type, values)}
+    texts = sampled if kind == "times" else sampled.dropna().astype("str")
+    days = pd.to_datetime(texts, format=None if kind == "times" else format_)
+    assert (days.dt.strftime("%G-W%V") == "2026-W10").mean() > 0.9
+
+
+@pytest.mark.parametrize(("type_", "format_"), [("int64", "%d.%m.%Y"), ("int16", "%Y%m%d")])
+def test_integers_that_no_format_fits_are_no_error(type_: str, format_: str) -> None:
+    """Noise alone has rows of them."""
+    form = {**WEEKS, "format": format_, "nullable": False}
+    sampled = fitted(pd.Series([1], dtype=type_), form).sample(9)["day"]
+    assert sampled.astype("str").str.fullmatch("2026(....|-..-..)").all()
+
+
+def test_missing_date_of_an_array_of_texts_is_no_text() -> None:
+    rows = np.array([["2026-03-04"], ["never"]] * 300)
+    sampled = copier(domain={"x": {**WEEKS, "nullable": True}}, epsilon=9).fit(rows).sample(400)
+    assert 0.4 < sampled["x"].isna().mean() < 0.6
+    assert sampled["x"].dropna().str.fullmatch("2026-..-..").all()
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "arrow"])
+def test_declared_years_may_be_beyond_nanoseconds(kind: str) -> None:
+    form = {"bounds": ["2026-01-01", "9999-12-31"], "every": "year", "nullable": False}
+    arrow = pd.ArrowDtype(pa.timestamp("ns"))
+    values = DATES["datetime64[ns]"].astype(arrow if kind == "arrow" else kind)
+    years = fitted(values, form).sample(3000)["day"].map(lambda day: day.year)
+    assert years.eq(2026).mean() > 0.1
+    assert years.max() > 2262
+
+
 @pytest.mark.parametrize(
     "values",
     [[date(2026, 3, 4), datetime(2026, 3, 5, 12), "2026-03-06"], [pd.NaT, "2026-02-30", 7.5]],
