@@ -46,7 +46,7 @@ def dataset_schema() -> dict[str, Any]:
     schema = DataSetFile.model_json_schema(schema_generator=_ForEditors)
     sections = {name: section.get("properties", {}) for name, section in schema["$defs"].items()}
     schema["properties"]["models"] |= _mapping_schema(MODELS)
-    sections["KAnonymitySection"]["methods"] |= _mapping_schema(METHODS)
+    sections["KAnonymity"]["methods"] |= _mapping_schema(METHODS)
     for section, names in (("Bundled", BUNDLED), ("Generated", GENERATORS)):
         sections[section]["name"] = {"enum": sorted(names)}
     title = schema.pop("description")

@@ -6,33 +6,48 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from dp_pipeline.config.amounts import delta_text, epsilon_text
+from dp_pipeline.config.amounts import delta_text, epsilon_text, parse_delta
 from dp_pipeline.config.clock import ClockBins
-from dp_pipeline.config.domain import OTHER, Attribute, Pieces, Undeclared
+from dp_pipeline.config.domain import OTHER, Attribute, Domain, Pieces, Undeclared
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels, is_interval
 from dp_pipeline.config.errors import Damaged, DeclarationError
+from dp_pipeline.config.fields import NUMBER, Delta, Epsilon, Scalar, Section, require
 
 BETA = Fraction(1, 10**6)
 """Default of ``Discover.beta``."""
 
 
-@dataclass(frozen=True)
-class Discover:
-    """The privacy budget for discovering the domain of one snapshot.
+class Discover(Section):
+    """The cost of discovering levels, bounds and quantiles, once for each snapshot.
 
-    epsilon   ε of all queries together
-    delta     δ of all levels together; None where no levels are discovered
-    beta      chance, for each attribute, that noise alone gives a bound beyond all rows
+    epsilon  The ε of all discoveries together, in addition to the releases.
+    delta    The δ of all discovered levels together; bounds and quantiles need none.
+    beta     The chance that noise gives a bound beyond all rows.
     """
 
-    epsilon: Fraction
-    delta: Fraction | None = None
-    beta: Fraction = BETA
+    epsilon: Epsilon
+    delta: Delta | None = None
+    beta: Annotated[Fraction, Scalar(parse_delta, "β", NUMBER)] = BETA
+
+    def require_fitting(self, domain: Domain) -> None:
+        """Raise FieldError if nothing is to be discovered, and for a δ without levels or levels
+        without δ."""
+        undeclared = {each.name: each.undeclared for each in domain if each.undeclared is not None}
+        require(undeclared, "an attribute with `discover` or `quantiles`", "no such attribute")
+        texts = [name for name, parts in undeclared.items() if not parts.is_number]
+        expected = (
+            f"a δ for the levels of {', '.join(texts)}, such as delta: 0.000000001; or a public "
+            "list, `levels: {file: levels.txt}`; or all known levels and `other`"
+        )
+        require(self.delta is not None or not texts, expected, "no `delta`", "delta")
+        expected = "no δ without levels to discover: bounds and quantiles need none"
+        got = f"{float(self.delta or 0):g}"
+        require(self.delta is None or texts, expected, got, "delta")
 
     def to_facts(self) -> dict[str, str]:
         """Return the canonical text of each field by name, without ``delta`` if it is None."""
@@ -43,7 +58,7 @@ class Discover:
 def discovery_words(names: Iterable[str], price: Discover) -> str:
     """Return a text that names the discovered attributes and their price.
 
-    >>> discovery_words(["zone", "fare"], Discover(Fraction(1, 10), Fraction(1, 10**9)))
+    >>> discovery_words(["zone", "fare"], Discover(epsilon="0.1", delta="1e-9"))
     'zone, fare for ε=0.1 and δ=1e-9'
     """
     return f"{', '.join(names)} for {discovery_price(price)}"

@@ -21,7 +21,7 @@ from pydantic.functional_validators import AfterValidator, BeforeValidator, mode
 from pydantic_core import ErrorDetails, ValidationError, core_schema
 
 from dp_pipeline.config import errors
-from dp_pipeline.config.amounts import epsilon_text, parse_epsilon
+from dp_pipeline.config.amounts import epsilon_text, parse_delta, parse_epsilon
 from dp_pipeline.config.errors import FieldError, did_you_mean, list_some, nearest
 from dp_pipeline.config.yaml_text import TODO, Document, Place
 
@@ -167,6 +167,7 @@ Count = Annotated[int, integer(1)]
 FINITE = Scalar(finite, "a finite number", NUMBER)
 Number = Annotated[float, FINITE]
 Share = Annotated[Fraction, Scalar(_share, "a decimal number above 0, at most 1", _SHARE)]
+Delta = Annotated[Fraction, Scalar(parse_delta, "δ", NUMBER)]
 Epsilon = Annotated[Fraction, Scalar(parse_epsilon, "ε", _EPSILON)]
 
 

@@ -29,7 +29,7 @@ from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.config.level_texts import with_levels_of_files
 from dp_pipeline.config.parts_parser import PartsSection, domain_of_parts, parts_of, source_of_parts
 from dp_pipeline.config.release_parser import GroupSection, PersonSection
-from dp_pipeline.config.sections import KAnonymity, Publication
+from dp_pipeline.config.sections import KAnonymity, Parameters
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
 from dp_pipeline.config.yaml_text import Document, Place
@@ -125,7 +125,7 @@ class DataSetFile(fields.Section):
     targets: fields.MappingOf[release_parser.TargetSection] = Field(default_factory=dict)
     nominal_rows: fields.Count | None = None
     partitions: fields.Ascending[fields.Epsilon]
-    models: release_parser.Parameters
+    models: Parameters
     publish: release_parser.Publications | None = None
     refresh: Literal["weekly"] | None = None
     updates: Literal["public"] | None = None
@@ -133,10 +133,10 @@ class DataSetFile(fields.Section):
     owners: fields.NonEmpty[Owner] = ()
     about: AboutSection = NOTHING_SAID
     distinct_population: fields.Text | None = None
-    delta: release_parser.Delta | None = None
-    k_anonymity: release_parser.KAnonymitySection | None = None
+    delta: fields.Delta | None = None
+    k_anonymity: KAnonymity | None = None
     allow_not_dp: fields.Switch = False
-    discover: release_parser.DiscoverSection | None = None
+    discover: Discover | None = None
 
     def spec(self, path: Path) -> DatasetSpec:
         """Return the declaration of the file at ``path``; FieldError for inconsistent fields."""
@@ -185,7 +185,7 @@ class DataSetFile(fields.Section):
         return self.purpose == "release"
 
     def _published(self) -> dict[str, Any]:
-        publications = tuple(Publication(**dict(section)) for section in self.publish or ())
+        publications = self.publish or ()
         span = max((publication.span for publication in publications), default=1)
         field, is_single = ("publish", "span"), span == 1
         expected = "no span of several windows without `windows`"
@@ -311,12 +311,13 @@ class DataSetFile(fields.Section):
         got = "false" if "allow_not_dp" in self.model_fields_set else "no such field"
         require(self.allow_not_dp or not self._is_release, expected, got, field)
         with below(field):
-            return self.k_anonymity.declared(domain, label, is_release=self._is_release)
+            return self.k_anonymity.with_defaults(domain, label, is_release=self._is_release)
 
     def _discover(self, domain: Domain) -> Discover | None:
         if self.discover is not None:
             with below("discover"):
-                return self.discover.declared(domain)
+                self.discover.require_fitting(domain)
+            return self.discover
         names = ", ".join(attribute.name for attribute in domain if attribute.undeclared)
         has_levels = any(each.undeclared and each.undeclared.levels for each in domain)
         cost = "epsilon: 0.1, delta: 0.000000001" if has_levels else "epsilon: 0.1"

@@ -6,41 +6,84 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dp_pipeline.config import fields
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import DeclarationError, did_you_mean
+from dp_pipeline.config.fields import require
+from dp_pipeline.config.windows import MAX_SPAN
 
 PARTITIONS = (0, 2, 5, 10, 20, 50)
 """The K that the papers use."""
 
 
-@dataclass(frozen=True)
-class KAnonymity:
-    """The declared k-anonymous releases of a data set, a syntactic guarantee without ε.
+_SUPPRESS = fields.Scalar(
+    lambda text: Fraction(text) if re.fullmatch(r"0|0?\.[0-9]{1,9}", text) else None,
+    "a decimal number from 0 to below 1",
+    fields.NUMBER,
+)
+_NAMES = fields.Scalar(lambda text: tuple(text.split()), "names", fields.TEXT)
+Parameters = fields.NonEmptyMapping[fields.MappingOf[fields.Text]]
+"""Type of model or method → parameter → text."""
 
-    methods           method → its parameters, as text
-    attributes        the quasi-identifiers: attributes of a person that are known from elsewhere
-    partitions        the K that may be requested, ascending; 0 and 1 guarantee nothing
-    sensitive_label   whether a row's label is a secret
-    diversity         different labels of every class; None: the method's own rule
-    suppress          share of the rows that may be left out to meet the guarantee
-    seed              seed of the methods that draw
 
-    >>> KAnonymity({"kjig": {}}, ("age", "job")).partition("5", of="adult")
+class KAnonymity(fields.Section):
+    """k-anonymous tables, without any ε.
+
+    methods          Methods that make tables k-anonymous, with their parameters.
+    attributes       The quasi-identifiers, which are released with the label.
+    partitions       The K that may be requested.
+    sensitive_label  Whether a row's label is a secret.
+    diversity        The least number of different labels in each class.
+    suppress         The share of the rows that may be left out.
+    seed             The seed of methods with random choices.
+
+    >>> KAnonymity(methods={"kjig": {}}, attributes="age job").partition("5", of="adult")
     5
     """
 
-    methods: Mapping[str, Mapping[str, str]]
-    attributes: tuple[str, ...]
-    partitions: tuple[int, ...] = PARTITIONS
-    sensitive_label: bool = True
-    diversity: int | None = None
-    suppress: Fraction = Fraction(0)
-    seed: int = 0
+    methods: Parameters
+    attributes: Annotated[tuple[str, ...], _NAMES] = ()
+    partitions: fields.Ascending[Annotated[int, fields.integer(0, 10**9 - 1)]] = PARTITIONS
+    sensitive_label: fields.Switch = True
+    diversity: fields.Count | None = None
+    suppress: Annotated[Fraction, _SUPPRESS] = Fraction(0)
+    seed: fields.Index = 0
+
+    def with_defaults(self, domain: Domain, label: str, *, is_release: bool) -> Self:
+        """Return the section with the attributes and K of its data set where it names none.
+
+        label        the attribute that is predicted; it is released, but no quasi-identifier
+        is_release   whether rows are sensitive, so that every K has to be at least 2
+
+        FieldError for attributes without cells or named twice, for a K that is too small, and for
+        a diversity of more labels than exist.
+        """
+        names_with_cells = tuple(name for name in domain.discrete if name != label)
+        names = self.attributes if "attributes" in self.model_fields_set else names_with_cells
+        expected = "an attribute besides the label that has levels, bins or edges"
+        require(names_with_cells, expected, "none in `attributes:`", "attributes")
+        unknown = next((name for name in names if name not in names_with_cells), "")
+        expected = f"attributes with cells, each once: {', '.join(names_with_cells)}"
+        is_good = names and len(set(names)) == len(names) and not unknown
+        got, near = ", ".join(names) or "none", did_you_mean(unknown, names_with_cells)
+        got = repr(unknown) if unknown else got
+        require(is_good, expected, got, "attributes", hint=near)
+        levels = domain[label].size
+        is_possible = self.diversity is None or self.diversity <= levels
+        expected = f"at most the label's {levels} levels"
+        require(is_possible, expected, str(self.diversity), "diversity")
+        # A class of fewer than two rows guarantees nothing.
+        least, partitions = 2 if is_release else 0, self.partitions
+        if "partitions" not in self.model_fields_set:
+            partitions = tuple(k for k in partitions if k >= least)
+        expected, got = f"only K of at least {least}", str(partitions[0])
+        require(partitions[0] >= least, expected, got, "partitions")
+        return self.model_copy(update={"attributes": names, "partitions": partitions})
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
@@ -131,13 +174,14 @@ class DeclaredExpectation:
     name: str = ""
 
 
-@dataclass(frozen=True)
-class Publication:
+class Publication(fields.Section):
     """A model and an ε that the schedule releases regularly.
 
-    span   number of windows of each release, which is filed under the last of them
+    model    One of `models`.
+    epsilon  One of `partitions`.
+    span     The number of windows of one release, where there are windows.
     """
 
-    model: str
-    epsilon: Fraction
-    span: int = 1
+    model: fields.Text
+    epsilon: fields.Epsilon
+    span: Annotated[int, fields.integer(1, MAX_SPAN)] = 1

@@ -161,7 +161,8 @@ def discovery_cost(
     has_levels = not all(each.is_number for each in undeclared)
     if value is None:
         share = Fraction(epsilon * DEFAULT_SHARE * NANO // 1, NANO)
-        return Discover(share, DEFAULT_DELTA if has_levels else None)
+        delta = DEFAULT_DELTA if has_levels else None
+        return Discover.model_construct(epsilon=share, delta=delta)
     if not isinstance(value, Mapping) or not {"epsilon"} <= set(value) <= {"epsilon", "delta"}:
         raise DeclarationError(
             'discover: expected {"epsilon": 0.1, "delta": 1e-9}, the cost of discovering columns, '
@@ -178,7 +179,7 @@ def discovery_cost(
         raise DeclarationError(
             "discover: discovered levels need a δ above 0, not 0: write it as `delta`"
         )
-    return Discover(cost, delta if has_levels else None)
+    return Discover.model_construct(epsilon=cost, delta=delta if has_levels else None)
 
 
 def discovered_form(attribute: Attribute) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def _measured(spec: DatasetSpec, kind: type[Release], name: str) -> Iterator[obj
     elif kind.FOLDER:
         yield texts_of(declared_method(spec, name), measuring=True)
         # Other methods, and other K, change nothing.
-        yield replace(declared_k_anonymity(spec), methods={}, partitions=())
+        declared = declared_k_anonymity(spec)
+        yield repr(declared.model_copy(update={"methods": {}, "partitions": ()}))
         yield spec.label
     else:
         yield spec.evaluation

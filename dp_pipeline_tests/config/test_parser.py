@@ -116,7 +116,7 @@ owners: [ana@example.org, 'team:privacy']"""
     assert spec.columns == ("x", "age", "colour", "person")
     assert spec.partition_keys == ("0.5", "1")
     assert spec.models == {"dpqt_kmeans": {"k": "2"}, "independent": {}}
-    assert spec.publish == Publication("independent", Fraction(1, 2))
+    assert spec.publish == Publication(model="independent", epsilon="0.5")
     assert spec.charge_for(Fraction(1)) == Fraction(5, 4)
     assert spec.cost_of_everything == 2 * (Fraction(1, 2) + 1 + Fraction(1, 2))
     assert (spec.ceiling, spec.one_hot, spec.nominal_rows) == (4, True, 10)
@@ -270,11 +270,10 @@ def declared(folder: Path, lines: str = "", **changes: str | None) -> KAnonymity
 
 
 def test_omitted_fields_have_defaults(tmp_path):
-    default = KAnonymity(
-        {"kjig": {}}, ("age",), partitions=PARTITIONS, suppress=Fraction(0), seed=0
-    )
+    default = KAnonymity(methods={"kjig": {}}, attributes="age", suppress="0", seed="0")
     assert declared(tmp_path) == default
     assert (default.sensitive_label, default.diversity) == (True, None)
+    assert default.partitions == PARTITIONS
     plain = loaded(tmp_path)
     assert (plain.k_anonymity, plain.allow_not_dp) == (None, False)
     # All attributes with cells, and of sensitive rows all K above 0.
@@ -302,14 +301,14 @@ def test_a_share_to_leave_out_is_exact(text, tmp_path):
 
 @given(st.integers(0, 10**9 - 1))
 def test_a_partition_is_found_by_its_key(k):
-    listed = KAnonymity({"kjig": {}}, ("age",), partitions=(k,))
+    listed = KAnonymity(methods={"kjig": {}}, attributes="age", partitions=[str(k)])
     assert listed.partition_keys == (str(k),)
     assert listed.partition(f" {k} ", of="toy") == parse_k(str(k)) == k
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2.0", "1e1", "two", "0x5", "٣", "1" * 10])
 def test_only_listed_whole_numbers_are_k(text):
-    listed = KAnonymity({"kjig": {}}, ("age",))
+    listed = KAnonymity(methods={"kjig": {}}, attributes="age")
     with pytest.raises(DeclarationError, match="K: expected an integer from 0 to 999999999"):
         listed.partition(text, of="toy")
     fault = r"^toy: the K of a table must be one of 0, 2, 5, 10, 20, 50, not 3: list it"

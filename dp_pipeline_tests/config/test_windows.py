@@ -154,8 +154,8 @@ def test_a_file_declares_windows_with_a_limit_of_each(tmp_path):
     assert spec.within == "window"
     assert (spec.ceiling, spec.each_window) == (None, Fraction(2))
     assert spec.publications == (
-        Publication("dpqt_kmeans", Fraction(1, 2)),
-        Publication("independent", Fraction(1)),
+        Publication(model="dpqt_kmeans", epsilon="0.5"),
+        Publication(model="independent", epsilon="1"),
     )
     assert spec.cost_of_everything == Fraction(3, 2)
     assert "ended" in spec.columns

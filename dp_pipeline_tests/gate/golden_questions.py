@@ -45,7 +45,7 @@ def _discovered(transcript: Transcript) -> None:
         Attribute("y", "y", "clip", Coordinate(0.0, 8.0), undeclared=Undeclared(quantiles=2)),
         Attribute("word", "word", "drop", undeclared=Undeclared(levels=5)),
     )
-    cost = Discover(Fraction(60), Fraction(1, 1000))
+    cost = Discover(epsilon="60", delta="0.001")
     spec = DatasetSpec.of_domain("frame", Domain(attributes), discover=cost)
     many = {"x": [1.5] * 400, "y": [0.5, 7.5] * 200, "word": ["a", "b"] * 200}
     counter, noise = UndeclaredRows.of_table(spec, pa.table(many), b"key"), SeededNoise(1)

@@ -382,7 +382,7 @@ def test_dates_are_discovered_from_years_with_rows() -> None:
     days = Attribute(
         "day", "day", "clip", clock=Clock("date"), undeclared=Undeclared(bounds=True, quantiles=4)
     )
-    spec = DatasetSpec.of_domain("frame", Domain((days,)), discover=Discover(Fraction(8)))
+    spec = DatasetSpec.of_domain("frame", Domain((days,)), discover=Discover(epsilon="8"))
     rows = pa.table({"day": ["2024-05-01", "2026-02-03", "no date"] * 200})
     counter, accountant = UndeclaredRows.of_table(spec, rows, KEY), accountant_of(spec)
     domain = discover(spec, counter, accountant, Transcript(), SeededNoise(1))

@@ -117,7 +117,7 @@ def test_release_without_permission_is_not_made(project: Project, spec: DatasetS
 
 @pytest.mark.parametrize("k", [0, 1])
 def test_k_that_promises_nothing_is_refused_on_release_data(k, project: Project, spec: DatasetSpec):
-    declared = KAnonymity(**{**vars(spec.k_anonymity), "partitions": (k, 2)})
+    declared = spec.k_anonymity.model_copy(update={"partitions": (k, 2)})
     with pytest.raises(DeclarationError, match="a table of sensitive rows needs a K of at least"):
         anonymized(project, replace(spec, k_anonymity=declared), k=k)
     assert recorded(project.ledger) == []
@@ -263,15 +263,15 @@ def test_allowed_release_may_leave_and_benchmark_may_not(project: Project, spec:
 
 def test_kjig_keeps_two_labels_a_class_for_sensitive_labels():
     def promised(method: str, k: int = 5, **declared: Any) -> KAnonymityGuarantee:
-        return guarantee_for(KAnonymity({method: {}}, ("age",), **declared), method, k=k)
+        return guarantee_for(KAnonymity(methods={method: {}}, **declared), method, k=k)
 
     assert [promised(method).diversity for method in ("kjig", "rfka")] == [2, 1]
-    assert promised("kjig", sensitive_label=False).diversity == 1
+    assert promised("kjig", sensitive_label="false").diversity == 1
     for method in ("kjig", "rfka"):
-        assert promised(method, diversity=3).diversity == 3
+        assert promised(method, diversity="3").diversity == 3
         # A K that promises nothing promises no diversity.
         assert promised(method, k=0).is_empty
-        assert all(promised(method, k=k, diversity=3).is_empty for k in (0, 1))
+        assert all(promised(method, k=k, diversity="3").is_empty for k in (0, 1))
 
 
 EARLIER = "patients/k_anonymous/kjig at K=2, snapshot 2026-11-22"

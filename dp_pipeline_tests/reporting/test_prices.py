@@ -38,7 +38,7 @@ from dp_pipeline_tests.reporting.samples import HALF, ONE, TEN, bought, release,
 from dp_pipeline_tests.reporting.test_report import written
 
 TENTH = Fraction(1, 10)
-PUBLISHED = Publication("eug_kmeans", HALF)
+PUBLISHED = Publication(model="eug_kmeans", epsilon="0.5")
 WEEKS = Windows("ended_at", "week", Clock("timestamp", "UTC"), "2026-W01")
 SPENT = Balance(ceiling=TEN, spent=Fraction(9))
 
@@ -68,7 +68,7 @@ def test_prices_are_omitted_at_epsilon_or_have_a_range():
     # The price of a refinement is that of its ε.
     refined = paid(HALF, TENTH, **REFINED)
     assert prices_of([refined]) == {ONE: "price ε = 1.1"}
-    published = Publication("eug_kmeans", ONE)
+    published = Publication(model="eug_kmeans", epsilon="1")
     assert forecast_of([refined], publish=published).price == ONE + TENTH
 
 
