@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from dp_pipeline.config import fields, reading_parser, release_parser
+from dp_pipeline.config import fields, reading_parser, sections
 from dp_pipeline.config.about import NOTHING_SAID, AboutSection
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.attribute_parser import Attributes, Numeric
@@ -28,8 +28,7 @@ from dp_pipeline.config.fields import below, locate_errors, require
 from dp_pipeline.config.formats import FORMAT
 from dp_pipeline.config.level_texts import with_levels_of_files
 from dp_pipeline.config.parts_parser import PartsSection, domain_of_parts, parts_of, source_of_parts
-from dp_pipeline.config.release_parser import GroupSection, PersonSection
-from dp_pipeline.config.sections import KAnonymity, Parameters
+from dp_pipeline.config.sections import GroupSection, KAnonymity, PersonSection
 from dp_pipeline.config.source import FILES, Sample, Source
 from dp_pipeline.config.source_parser import AnySource, source_of
 from dp_pipeline.config.yaml_text import Document, Place
@@ -105,9 +104,9 @@ class DataSetFile(fields.Section):
     description: fields.Text
     population: fields.Name
     purpose: Literal["benchmark", "release"]
-    protection: release_parser.ProtectionForm
+    protection: sections.ProtectionForm
     relation: Literal["add_remove", "replace_one"] = "add_remove"
-    ceiling: release_parser.Ceiling | None = None
+    ceiling: sections.Ceiling | None = None
     source: AnySource
     on_invalid: Literal["keep", "clip", "drop"] = "keep"
     nullable: fields.Switch | None = None
@@ -122,14 +121,14 @@ class DataSetFile(fields.Section):
     point: Annotated[fields.ListOf[fields.Item], fields.PAIR] | None = None
     one_hot: fields.Switch = False
     label: fields.Text | None = None
-    targets: fields.MappingOf[release_parser.TargetSection] = Field(default_factory=dict)
+    targets: fields.MappingOf[sections.TargetSection] = Field(default_factory=dict)
     nominal_rows: fields.Count | None = None
     partitions: fields.Ascending[fields.Epsilon]
-    models: Parameters
-    publish: release_parser.Publications | None = None
+    models: sections.Parameters
+    publish: sections.Publications | None = None
     refresh: Literal["weekly"] | None = None
     updates: Literal["public"] | None = None
-    evaluation: release_parser.Evaluation | None = None
+    evaluation: sections.Evaluation | None = None
     owners: fields.NonEmpty[Owner] = ()
     about: AboutSection = NOTHING_SAID
     distinct_population: fields.Text | None = None
@@ -151,7 +150,7 @@ class DataSetFile(fields.Section):
         elif isinstance(self.protection, GroupSection) and domain.parts is not None:
             protection = Protection(self.protection.key, domain.parts.at_most, is_unit=True)
         if self.label is not None:
-            release_parser.require_nominal(self.label, domain, "label")
+            sections.require_nominal(self.label, domain, "label")
         k_anonymity = self._k_anonymity(domain, protection)
         same = {name: value for name, value in self if name in DatasetSpec.__dataclass_fields__}
         converted = {
@@ -227,11 +226,11 @@ class DataSetFile(fields.Section):
         functions = {name: section.derived(self.reading) for name, section in self.derive.items()}
         attributes, parts = [], self._parts()
         place: Place = ("attributes",)
-        sections = [(place, *each) for each in self.attributes.items()]
+        entries = [(place, *each) for each in self.attributes.items()]
         if parts is not None:
             place = ("parts", parts[0], "attributes")
-            sections += [(place, *each) for each in parts[1].attributes.items()]
-        for place, name, section in sections:
+            entries += [(place, *each) for each in parts[1].attributes.items()]
+        for place, name, section in entries:
             nullable = False if name in self._complete_names else self.nullable
             with below(*place, name):
                 read = section.with_default(nullable).attribute
@@ -293,7 +292,7 @@ class DataSetFile(fields.Section):
                 # A row's place in a sample depends on the other rows: no protection would hold.
                 expected = "every row of sensitive data"
                 require(not is_release, expected, "a sample of them", "sample")
-                release_parser.require_nominal(sample.by, domain, "sample", "by")
+                sections.require_nominal(sample.by, domain, "sample", "by")
                 source = replace(source, sample=Sample(**dict(sample)))
         parts = self._parts()
         return source_of_parts(source, *parts, folder, is_release=is_release) if parts else source

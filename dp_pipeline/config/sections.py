@@ -1,21 +1,207 @@
-"""Values of single sections of a data set file: k-anonymous releases, targets, expectations and
-publications.
+"""Sections of a data set file about releases: protection and ceiling, publications, evaluation with
+its targets, k-anonymity and expectations.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import model_validator
 
 from dp_pipeline.config import fields
+from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.domain import Domain
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import DeclarationError, did_you_mean
-from dp_pipeline.config.fields import require
-from dp_pipeline.config.windows import MAX_SPAN
+from dp_pipeline.config.fields import FormChoice, below, not_among, require, require_mapping
+from dp_pipeline.config.windows import MAX_SPAN, Within
+
+
+class OneRowSection(fields.Section):
+    """Each person has at most one row."""
+
+    unit: Literal["one_row"]
+
+
+class PersonSection(fields.Section):
+    """All rows with one value of a column are one person.
+
+    column   The column whose value names the person.
+    at_most  The most rows of one person that are used; of each window, where there are windows.
+    within   Whether a person's rows of one `window` are protected, or of all, for `ever`.
+    """
+
+    unit: Literal["rows_of_person"]
+    column: fields.Text
+    at_most: fields.Count
+    within: Within | None = None
+
+
+class GroupSection(fields.Section):
+    """All rows with one value of a column are the parts of one unit, such as a household.
+
+    key  The column whose value names the unit.
+    """
+
+    unit: Literal["group"]
+    key: fields.Text
+
+
+AnyProtection = OneRowSection | PersonSection | GroupSection
+_FORMS: Mapping[str, type[AnyProtection]]
+_FORMS = {"one_row": OneRowSection, "rows_of_person": PersonSection, "group": GroupSection}
+
+
+def protection_section(value: object) -> AnyProtection:
+    section, units = require_mapping(value), tuple(_FORMS)
+    if section.get("unit") not in units:
+        raise not_among(section.get("unit"), units, field=("unit",))
+    return _FORMS[section["unit"]].model_validate(section)
+
+
+ProtectionForm = Annotated[AnyProtection, FormChoice(AnyProtection, protection_section)]
+
+
+class Ceiling(fields.Section):
+    """The most ε that these persons may ever cost.
+
+    total        The most for ever, over all models, partitions and snapshots.
+    each_window  The most of one window, where there are windows.
+    per_month    The most in one calendar month.
+    delta        The most δ of discoveries for ever; by default that of ten, up to 1e-6.
+    """
+
+    total: fields.Epsilon | None = None
+    each_window: fields.Epsilon | None = None
+    per_month: fields.Epsilon | None = None
+    delta: fields.Delta | None = None
+
+    @model_validator(mode="after")
+    def _require_consistent(self) -> Self:
+        require(self.total or self.each_window, "total or each_window", "neither", "total")
+        for name in ("per_month", "each_window"):
+            part = getattr(self, name)
+            if self.total is not None and part is not None:
+                expected = f"at most the total, {epsilon_text(self.total)}"
+                require(part <= self.total, expected, epsilon_text(part), name)
+        return self
+
+
+class Publication(fields.Section):
+    """A model and an ε that the schedule releases regularly.
+
+    model    One of `models`.
+    epsilon  One of `partitions`.
+    span     The number of windows of one release, where there are windows.
+    """
+
+    model: fields.Text
+    epsilon: fields.Epsilon
+    span: Annotated[int, fields.integer(1, MAX_SPAN)] = 1
+
+
+def publication_sections(value: object) -> tuple[Publication, ...]:
+    """Return the parsed sections of ``publish``, which is one mapping or a list of them."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    sections = []
+    for index, item in enumerate(items):
+        with below(*((index,) if items is value else ())):
+            sections.append(Publication.model_validate(require_mapping(item)))
+    return tuple(sections)
+
+
+_Several = tuple[Publication, ...]
+Publications = Annotated[_Several, FormChoice(Publication | _Several, publication_sections)]
+
+
+class Evaluation(fields.Section):
+    """Private quality numbers, measured with each release.
+
+    epsilon  Their ε, in addition to that of each release.
+    """
+
+    epsilon: fields.Epsilon
+
+
+@dataclass(frozen=True)
+class Target:
+    """A declared binary class of rows, which a classifier predicts from the other attributes.
+
+    attribute   an attribute with levels
+    positive    the levels that mean yes: at least one, and not all
+    without     attributes that classifiers must not see, because they imply the answer
+    """
+
+    attribute: str
+    positive: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+    def codes(self, domain: Domain) -> tuple[int, ...]:
+        """Return the codes of the positive levels, ascending; DeclarationError for other levels."""
+        levels = domain[self.attribute].labels()
+        if not set(self.positive) <= set(levels):
+            raise DeclarationError(
+                f"The positive levels of target {self.attribute!r} must be levels of that "
+                "attribute: correct `targets`"
+            )
+        return tuple(sorted(levels.index(level) for level in self.positive))
+
+    def inputs(self, attributes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return ``attributes`` but the target and those that classifiers must not see."""
+        return tuple(name for name in attributes if name not in {self.attribute, *self.without})
+
+    def classification_task(
+        self, codes: Mapping[str, NDArray[Any]], domain: Domain
+    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """Return (attribute → codes that a classifier sees, whether each row is positive (n,)).
+
+        codes   attribute → codes of rows (n,), those of the target's attribute among them
+        """
+        inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
+        return inputs, np.isin(codes[self.attribute], self.codes(domain))
+
+
+class TargetSection(fields.Section):
+    """Levels of an attribute that a classifier has to predict from the other attributes.
+
+    positive  The levels that mean yes: some, but not all.
+    without   Attributes that classifiers must not see, because they imply the answer.
+    """
+
+    positive: fields.NonEmpty[fields.Item]
+    without: fields.ListOf[fields.Item] = ()
+
+    def declared(self, name: str, domain: Domain) -> Target:
+        """Return the target of the attribute ``name``.
+
+        FieldError for an attribute without declared levels, for unknown, repeated or all levels,
+        and for attributes in ``without`` that are unknown or have no cells.
+        """
+        require_nominal(name, domain, "targets", name)
+        positive, levels = self.positive, domain[name].labels()
+        unknown = next((level for level in positive if level not in levels), None)
+        if unknown is not None:
+            place = ("targets", name, "positive")
+            raise not_among(unknown, levels, expected=f"levels of {name}", field=place)
+        is_part = len(set(positive)) == len(positive) < len(levels)
+        expected, got = f"some but not all levels of {name}, each once", ", ".join(positive)
+        require(is_part, expected, got, "targets", name, "positive")
+        expected = f"other attributes than {name} that have levels, bins or edges"
+        got = ", ".join(each for each in self.without if each not in {*domain.discrete} - {name})
+        require(not got, expected, got, "targets", name, "without")
+        return Target(name, positive, self.without)
+
+
+def require_nominal(name: str, domain: Domain, *field: str) -> None:
+    """Raise FieldError, for the place ``field``, unless the attribute has declared levels."""
+    nominal = [attribute.name for attribute in domain if isinstance(attribute.cells, Levels)]
+    if name not in nominal:
+        raise not_among(name, nominal, expected="an attribute with levels", field=field)
+
 
 PARTITIONS = (0, 2, 5, 10, 20, 50)
 """The K that the papers use."""
@@ -114,44 +300,6 @@ def parse_k(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A declared binary class of rows, which a classifier predicts from the other attributes.
-
-    attribute   an attribute with levels
-    positive    the levels that mean yes: at least one, and not all
-    without     attributes that classifiers must not see, because they imply the answer
-    """
-
-    attribute: str
-    positive: tuple[str, ...]
-    without: tuple[str, ...] = ()
-
-    def codes(self, domain: Domain) -> tuple[int, ...]:
-        """Return the codes of the positive levels, ascending; DeclarationError for other levels."""
-        levels = domain[self.attribute].labels()
-        if not set(self.positive) <= set(levels):
-            raise DeclarationError(
-                f"The positive levels of target {self.attribute!r} must be levels of that "
-                "attribute: correct `targets`"
-            )
-        return tuple(sorted(levels.index(level) for level in self.positive))
-
-    def inputs(self, attributes: tuple[str, ...]) -> tuple[str, ...]:
-        """Return ``attributes`` but the target and those that classifiers must not see."""
-        return tuple(name for name in attributes if name not in {self.attribute, *self.without})
-
-    def classification_task(
-        self, codes: Mapping[str, NDArray[Any]], domain: Domain
-    ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
-        """Return (attribute → codes that a classifier sees, whether each row is positive (n,)).
-
-        codes   attribute → codes of rows (n,), those of the target's attribute among them
-        """
-        inputs = {name: codes[name] for name in self.inputs(tuple(codes))}
-        return inputs, np.isin(codes[self.attribute], self.codes(domain))
-
-
 Argument = float | int | bool | str | tuple[float, ...] | tuple[str, ...]
 
 
@@ -172,16 +320,3 @@ class DeclaredExpectation:
     mostly: Fraction = Fraction(1)
     is_critical: bool = False
     name: str = ""
-
-
-class Publication(fields.Section):
-    """A model and an ε that the schedule releases regularly.
-
-    model    One of `models`.
-    epsilon  One of `partitions`.
-    span     The number of windows of one release, where there are windows.
-    """
-
-    model: fields.Text
-    epsilon: fields.Epsilon
-    span: Annotated[int, fields.integer(1, MAX_SPAN)] = 1
