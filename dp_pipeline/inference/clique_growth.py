@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from dp_pipeline.config.encoding import Names
-from dp_pipeline.inference.junction_tree import (
-    JunctionTree,
-    cell_count,
-    members_of,
-    triangulated_cliques,
-)
+from dp_pipeline.inference.junction_tree import JunctionTree, cell_count, triangulated_cliques
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -60,84 +59,43 @@ class CliqueGrowth:
         the junction tree from its cliques to those of v: that leaves a chordal graph, whose new
         cliques are u with two separators in a row, and u, v with the last one.
         """
-        names = tuple(self.sizes)
-        pairs = {
-            (names[min(index, partner)], names[max(index, partner)])
-            for index in range(len(names))
-            for partner in self._within_reach(index)
-        }
-        return self.clique_pairs | pairs
+        reach = {name: set(self._within_reach(name)) for name in self.sizes}
+        pairs = combinations(self.sizes, 2)
+        return self.clique_pairs.union((a, b) for a, b in pairs if b in reach[a] or a in reach[b])
 
-    def _within_reach(self, index: int) -> Iterator[int]:
-        """Yield the positions of attributes, in no clique with attribute ``index``, whose edge to
-        it certainly keeps the cliques within the limit of cells."""
-        one = 1 << index
-        start = [clique for clique, members in enumerate(self._sets) if members & one]
-        around, seen = 0, set(start)
-        to_do = [(clique, 0) for clique in start]
+    def _within_reach(self, name: str) -> Iterator[str]:
+        """Yield attributes, in no clique with this one, whose edge to it certainly keeps the
+        cliques within the limit of cells."""
+        import networkx as nx
+
+        start = [clique for clique in self._forest if name in clique]
+        seen, to_do = set(start), [(clique, frozenset[str]()) for clique in start]
         while to_do:
             clique, into = to_do.pop()
-            for beyond, separator in self._forest.links[clique]:
-                around |= self._sets[beyond]
-                too_large = into and self._cells(into | separator | one) > self.most_cells
-                if beyond in seen or too_large:
+            for beyond in set(self._forest[clique]) - seen:
+                separator = clique & beyond
+                if into and cell_count({*into, *separator, name}, self.sizes) > self.most_cells:
                     continue
                 seen.add(beyond)
                 to_do.append((beyond, separator))
-                yield from self._fitting(self._sets[beyond] & ~separator, separator | one)
-        everyone = (1 << len(self._counts)) - 1
-        component = next(part for part in self._forest.parts if part & one)
-        yield from self._fitting(everyone & ~component, one)
+                yield from self._fitting(beyond - separator, {*separator, name})
+        component = set[str]().union(*nx.node_connected_component(self._forest, start[0]))
+        yield from self._fitting(self.sizes.keys() - component, {name})
 
-    def _fitting(self, others: int, to: int) -> Iterator[int]:
-        room = self.most_cells // self._cells(to)
-        return (index for index in members_of(others) if self._counts[index] <= room)
-
-    def _cells(self, attributes: int) -> int:
-        return math.prod(self._counts[index] for index in members_of(attributes))
+    def _fitting(self, others: Set[str], to: Set[str]) -> list[str]:
+        room = self.most_cells // cell_count(to, self.sizes)
+        return [other for other in others if self.sizes[other] <= room]
 
     @cached_property
-    def _counts(self) -> tuple[int, ...]:
-        return tuple(self.sizes.values())
+    def _forest(self) -> nx.Graph:
+        """A junction tree for each component of the graph, with sets of attributes as nodes."""
+        import networkx as nx
 
-    @cached_property
-    def _sets(self) -> tuple[int, ...]:
-        """Every clique as an integer whose set bits are the positions of its attributes."""
-        places = {name: index for index, name in enumerate(self.sizes)}
-        return tuple(sum(1 << places[name] for name in clique) for clique in self.cliques)
-
-    @cached_property
-    def _forest(self) -> _Forest:
-        return _Forest.over(self._sets)
-
-
-@dataclass(frozen=True)
-class _Forest:
-    """A junction tree for each component of a graph, with sets of attributes as bits of integers.
-
-    links   of every clique: (position of a linked clique, separator)
-    parts   attributes of every component
-    """
-
-    links: tuple[tuple[tuple[int, int], ...], ...]
-    parts: tuple[int, ...]
-
-    @classmethod
-    def over(cls, cliques: Sequence[int]) -> _Forest:
-        links: list[list[tuple[int, int]]] = [[] for _ in cliques]
-        trees, parts = list(range(len(cliques))), dict(enumerate(cliques))
-        shared = {(i, j): cliques[i] & cliques[j] for i, j in combinations(range(len(cliques)), 2)}
-        pairs = [pair for pair, attributes in shared.items() if attributes]
-        for first, second in sorted(pairs, key=lambda pair: -shared[pair].bit_count()):
-            here, there = trees[first], trees[second]
-            if here == there:
-                continue
-            separator = shared[first, second]
-            links[first].append((second, separator))
-            links[second].append((first, separator))
-            parts[here] |= parts.pop(there)
-            trees = [here if tree == there else tree for tree in trees]
-        return cls(tuple(map(tuple, links)), tuple(parts.values()))
+        sets = [frozenset(clique) for clique in self.cliques]
+        graph = nx.Graph()
+        graph.add_nodes_from(sets)
+        graph.add_weighted_edges_from((a, b, len(a & b)) for a, b in combinations(sets, 2) if a & b)
+        return nx.maximum_spanning_tree(graph)
 
 
 def bigger_cliques(

@@ -98,7 +98,7 @@ class JunctionTree:
             attributes |= clique
 
 
-def cell_count(clique: Sequence[str], sizes: Mapping[str, int]) -> int:
+def cell_count(clique: Iterable[str], sizes: Mapping[str, int]) -> int:
     """Return the number of cells of a table over some attributes, the product of their sizes.
 
     >>> cell_count(("a", "b"), {"a": 2, "b": 3})
