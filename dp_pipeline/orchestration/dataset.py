@@ -28,6 +28,7 @@ from dp_pipeline.orchestration.renewal import renewal_sensor
 from dp_pipeline.raw import prepare, validate
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.ingest import INGESTED, ingest
+from dp_pipeline.raw.snapshot import stages_of
 from dp_pipeline.raw.stages import public_row_count
 from dp_pipeline.releases.account import open_population, require_snapshot, source_claimer
 from dp_pipeline.releases.domain_release import (
@@ -71,9 +72,8 @@ def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     if spec.to_discover:
         assets.append(_domain(spec))
         upstream = NAME
-    stages = prepare.stages_of(spec.widest)
-    for stage in stages:
-        assets.append(_prepared(spec, stage, upstream=upstream, is_last=stage == stages[-1]))
+    for stage in stages_of(spec.widest):
+        assets.append(_prepared(spec, stage, upstream=upstream))
         upstream = stage
     return assets
 
@@ -215,9 +215,7 @@ def _domain(spec: DatasetSpec) -> dg.AssetsDefinition:
     return domain
 
 
-def _prepared(
-    spec: DatasetSpec, stage: str, *, upstream: str, is_last: bool
-) -> dg.AssetsDefinition:
+def _prepared(spec: DatasetSpec, stage: str, *, upstream: str) -> dg.AssetsDefinition:
     @dg.asset(
         key=[spec.name, stage],
         deps=[[spec.name, upstream]],
@@ -235,8 +233,6 @@ def _prepared(
             if not partitions.can_reuse_rows(context, spec, dp_pipeline):
                 is_anew = not partitions.is_release_run(context, spec)
                 prepare.prepare_stage(final_spec, snapshot, stage, engine_name(), again=is_anew)
-                if is_last:
-                    prepare.mark_prepared(final_spec, snapshot)
         rows = public_row_count(spec, snapshot, stage)
         return dg.MaterializeResult(metadata=raw_metadata(snapshot, rows=rows, stage=stage))
 

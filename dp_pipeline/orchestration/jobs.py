@@ -14,7 +14,7 @@ from dp_pipeline.models import build_model, price_of_everything
 from dp_pipeline.models.base import declared_guarantee, price
 from dp_pipeline.orchestration.common import RELEASE_KINDS
 from dp_pipeline.orchestration.instance import code_location
-from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.raw.snapshot import stages_of
 from dp_pipeline.raw.source_stamps import is_watchable
 from dp_pipeline.releases.domain_release import NAME
 from dp_pipeline.releases.epsilon_release import EpsilonRelease

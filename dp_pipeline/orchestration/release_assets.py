@@ -28,7 +28,7 @@ from dp_pipeline.orchestration.metadata import (
     release_metadata,
 )
 from dp_pipeline.orchestration.partitions import options_of_run, release_partitions
-from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.raw.snapshot import stages_of
 from dp_pipeline.releases.account import limits_note
 from dp_pipeline.releases.domain_release import with_discovered
 from dp_pipeline.releases.epsilon_release import EpsilonRelease

@@ -49,6 +49,7 @@ from dp_pipeline.raw.snapshot import (
     require_prepared,
     require_stage,
     require_validated,
+    stages_of,
 )
 from dp_pipeline.raw.stages import (
     LEFT_OUT,
@@ -80,23 +81,12 @@ _INPUT_STAGE = {"discretized": "normalized", "one_hot": "discretized"}
 _ONE_HOT_ROWS = 1 << 16  # Rows of one part of the stage ``one_hot``
 
 
-def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the stages that a data set needs, in order, of normalized, discretized and one_hot."""
-    if spec.domain.parts is not None:
-        return ("discretized",)
-    stages = ["normalized"]
-    if spec.domain.discrete:
-        stages += ["discretized", "one_hot"] if spec.one_hot else ["discretized"]
-    return tuple(stages)
-
-
 def prepare(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> None:
-    """Store the tables of all stages of preparation, and mark the snapshot as prepared.
+    """Store the tables of all stages of preparation.
 
     It raises what ``prepare_stage`` does."""
     for stage in stages_of(spec):
         prepare_stage(spec, snapshot, stage, engine)
-    mark_prepared(spec, snapshot)
 
 
 def prepare_stage(
@@ -138,19 +128,6 @@ def prepare_stage(
                 store = partial(store_parts, rows=_ONE_HOT_ROWS) if is_wide else store_parts
                 store(snapshot, stage, tables)
         mark_stage(spec, snapshot, stage)
-
-
-def mark_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
-    """Mark a snapshot with all stages as prepared in its manifest.
-
-    NotPrepared if a stage is missing or was stored under another declaration, or if the rows were
-    not validated under this one or were refused.
-    """
-    with snapshot.locked():
-        require_validated(spec, snapshot)
-        for stage in stages_of(spec):
-            require_stage(spec, snapshot, stage)
-        snapshot.record(prepared={"digest": spec.digest, "stages": list(stages_of(spec))})
 
 
 def _store_first(

@@ -6,8 +6,8 @@ on the names of data set and snapshot. A retired snapshot is a manifest alone, w
 from being used again.
 
 The manifest also marks the progress of a snapshot under one declaration: ``validated``:
-{structural, refused, digest, checks}; ``stages``: stage → digest; ``prepared``: {digest, stages},
-or null. A changed declaration makes all marks void.
+{structural, refused, digest, checks}; ``stages``: stage → digest. A changed declaration makes all
+marks void.
 """
 
 from __future__ import annotations
@@ -341,7 +341,7 @@ def mark_validated(
     """Record the outcome of a validation in the manifest.
 
     structural   whether the stored columns are as declared
-    refused      whether the rows may not be prepared; then the mark as prepared is removed
+    refused      whether the rows may not be prepared
     """
     facts = {
         "structural": structural,
@@ -349,7 +349,7 @@ def mark_validated(
         "digest": spec.rows_digest,
         "checks": spec.checks_digest,
     }
-    snapshot.record(validated=facts, **({"prepared": None} if refused else {}))
+    snapshot.record(validated=facts)
 
 
 def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
@@ -367,10 +367,20 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 
 def forget_preparation(snapshot: Snapshot) -> None:
-    """Remove the marks of all stages, and that of a prepared snapshot, from the manifest.
+    """Remove the marks of all stages from the manifest, so that stages of two runs never mix.
 
-    So stages of two runs never mix. The tables stay."""
-    snapshot.record(prepared=None, stages={})
+    The tables stay."""
+    snapshot.record(stages={})
+
+
+def stages_of(spec: DatasetSpec) -> tuple[str, ...]:
+    """Return the stages that a data set needs, in order, of normalized, discretized and one_hot."""
+    if spec.domain.parts is not None:
+        return ("discretized",)
+    stages = ["normalized"]
+    if spec.domain.discrete:
+        stages += ["discretized", "one_hot"] if spec.one_hot else ["discretized"]
+    return tuple(stages)
 
 
 def mark_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
@@ -394,10 +404,12 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Raise NotPrepared unless a snapshot was validated and prepared under this declaration.
 
-    So must be those of earlier windows that are read with it."""
+    So must be those of earlier windows that are read with it. The stage ``one_hot`` may be missing,
+    since no release reads it."""
+    stages = [stage for stage in stages_of(spec) if stage != "one_hot"]
     for member in snapshot.members:
         require_validated(spec, member)
-        if _marks(member, "prepared").get("digest") != spec.digest:
+        if not all(has_stage(spec, member, stage) for stage in stages):
             raise _not_prepared(spec, member, "is not prepared")
 
 

@@ -19,7 +19,7 @@ from dp_pipeline.orchestration.checks import NOT_NEAR, WITHIN, budget_checks
 from dp_pipeline.orchestration.jobs import MAX_SILENCE, backfill_job_name, require_daemon
 from dp_pipeline.orchestration.metadata import balance_metadata, budget_report
 from dp_pipeline.raw import prepare
-from dp_pipeline.raw.snapshot import forget_preparation
+from dp_pipeline.raw.snapshot import forget_preparation, require_prepared
 from dp_pipeline.releases.account import open_population, require_snapshot
 from dp_pipeline.releases.noisy_release import NoisyDrawing
 from dp_pipeline.releases.run_plan import plan_run
@@ -295,7 +295,7 @@ def test_runs_that_prepare_the_same_rows_at_once_store_them_once(rides: Project,
         assert list(pool.map(normalize, range(4))) == [None] * 4
     stages = [call.args[1] for call in storing.call_args_list]
     assert stages == ["normalized", "left_out"]
-    prepare.mark_prepared(spec, rides.snapshot(spec))
+    require_prepared(spec, rides.snapshot(spec))
 
 
 def test_command_refuses_what_does_not_fit_without_a_daemon(rides: Project):

@@ -132,7 +132,7 @@ def test_new_draw_is_another_release_at_the_full_price(case: Case):
 def test_rows_that_are_not_prepared_are_not_looked_at(case: Case):
     before, charges = case.spent, case.charges
     for snapshot in case.snapshots:
-        snapshot.record(validated={}, prepared=None)
+        snapshot.record(validated={}, stages={})
     with pytest.raises(NotPrepared):
         case.publish()
     assert (case.spent, case.charges) == (before, charges)

@@ -23,7 +23,7 @@ from dp_pipeline.raw.data_docs import FOLDER, INDEX, write_data_docs
 from dp_pipeline.raw.expectations import expectations_of
 from dp_pipeline.raw.great_expectations_session import load_library
 from dp_pipeline.raw.retirement import retire
-from dp_pipeline.raw.snapshot import require_validated
+from dp_pipeline.raw.snapshot import require_prepared, require_validated
 from dp_pipeline.raw.validate import Verdict, add_passing_shares, refusal, validate
 from dp_pipeline_tests.raw.test_prepare import PEOPLE, WITH_GAPS
 from dp_pipeline_tests.raw.written import PERSONS, ingested, written_spec
@@ -111,7 +111,7 @@ def test_broken_rows_fail_the_expectations_that_name_them(tmp_path, attributes, 
 
 def test_a_missing_column_stops_before_rows_are_read(spec, tmp_path):
     snapshot = ingested(tmp_path, {"age": ["1"]})
-    snapshot.record(prepared={"digest": spec.digest, "stages": ["normalized"]})
+    snapshot.record(stages={"normalized": spec.digest})
     verdicts = validate(spec, snapshot)
     broken = {v.expectation.name for v in verdicts if v.ran and not v.passed}
     assert broken == {"column__sex", "type__sex"}
@@ -124,7 +124,8 @@ def test_a_missing_column_stops_before_rows_are_read(spec, tmp_path):
     )
     validated = snapshot.manifest["validated"]
     assert (validated["structural"], validated["refused"]) == (False, True)
-    assert snapshot.manifest["prepared"] is None
+    with pytest.raises(NotPrepared, match="its checks refused the snapshot"):
+        require_prepared(spec, snapshot)
 
 
 @pytest.mark.parametrize("kind", [pa.bool_(), pa.list_(pa.string()), pa.timestamp("s"), None])
@@ -149,7 +150,7 @@ def test_structural_verdicts_do_not_change_with_the_rows(spec, tmp_path, kind):
 
 def test_failed_rows_refuse_benchmark_data(spec, tmp_path, capfd, caplog):
     snapshot = ingested(tmp_path, {"age": ["8675309"], "sex": ["Xanthippe"]})
-    snapshot.record(prepared={"digest": spec.digest, "stages": []})
+    snapshot.record(stages={"normalized": spec.digest})
     with caplog.at_level(logging.DEBUG):
         verdicts = validate(spec, snapshot)
     line = refusal(spec, verdicts)
@@ -158,7 +159,8 @@ def test_failed_rows_refuse_benchmark_data(spec, tmp_path, capfd, caplog):
     assert not any(secret in output for secret in SECRETS)
     validated = snapshot.manifest["validated"]
     assert (validated["structural"], validated["refused"]) == (True, True)
-    assert snapshot.manifest["prepared"] is None
+    with pytest.raises(NotPrepared, match="its checks refused the snapshot"):
+        require_prepared(spec, snapshot)
 
 
 MATCH = "expect_column_values_to_match_regex"
@@ -191,13 +193,13 @@ def test_failed_rows_of_release_data_leave_no_trace(tmp_path, name):
     sound = {"age": ["21", " 99.5 ", "100"], "sex": ["f", "m", " m"], "rider": ["a", "b", "c"]}
     good, bad = ingested(tmp_path, sound, "good"), ingested(tmp_path, rows, "bad")
     for snapshot in (good, bad):
-        snapshot.record(prepared={"stages": []})
+        snapshot.record(stages={"normalized": spec.digest})
     assert failed(validate(spec, good)) == set()
     verdicts = validate(spec, bad)
     assert all(e.blocking == e.structural for e in expectations_of(spec))
     assert failed(verdicts) == broken
     assert refusal(spec, verdicts) is None
-    facts = [{k: s.manifest[k] for k in ("validated", "prepared")} for s in (good, bad)]
+    facts = [{k: s.manifest[k] for k in ("validated", "stages")} for s in (good, bad)]
     assert facts[0] == facts[1]
 
 

@@ -37,7 +37,7 @@ from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.snapshot import Snapshot, mark_validated
+from dp_pipeline.raw.snapshot import Snapshot, mark_validated, stages_of
 from dp_pipeline.raw.sources import csv_files, source_tables
 from dp_pipeline.raw.stages import (
     LEFT_OUT,
@@ -83,7 +83,7 @@ def prepared(spec: DatasetSpec, folder: Path, ids: pa.Array, engine: str = "") -
     snapshot = validated(spec, folder, ids)
     prepare.prepare(spec, snapshot, engine)
     assert not list(snapshot.folder.glob(".*")), "what workers left is gone"
-    return {stage: snapshot.table_path(stage).read_bytes() for stage in prepare.stages_of(spec)}
+    return {stage: snapshot.table_path(stage).read_bytes() for stage in stages_of(spec)}
 
 
 def prepared_snapshot(spec: DatasetSpec, folder: Path) -> Snapshot:
@@ -124,7 +124,7 @@ def test_batches_prepare_the_rows_that_one_table_does(tmp_path, protection, requ
     whole = prepared_snapshot(spec, tmp_path / "whole")
     request.getfixturevalue("small_batches")
     parts = prepared_snapshot(spec, tmp_path / "parts")
-    for stage in (*prepare.stages_of(spec), LEFT_OUT):
+    for stage in (*stages_of(spec), LEFT_OUT):
         assert rows_of(parts, stage) == rows_of(whole, stage)
     files = [pq.read_metadata(parts.table_path(stage)) for stage in ("normalized", "discretized")]
     groups = [[each.row_group(i).num_rows for i in range(each.num_row_groups)] for each in files]

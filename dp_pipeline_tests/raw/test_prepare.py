@@ -20,8 +20,8 @@ from dp_pipeline.config.encoding import INVALID, Coordinate
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import mark_prepared, prepare, prepare_stage, stages_of
-from dp_pipeline.raw.snapshot import mark_validated, require_prepared
+from dp_pipeline.raw.prepare import prepare, prepare_stage
+from dp_pipeline.raw.snapshot import mark_validated, require_prepared, stages_of
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import cell_codes, find_missing, numbers, texts
@@ -247,7 +247,8 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
     spec = written_spec(tmp_path, "{x: {bounds: [0, 1]}}", **ONE_HOT)
     assert stages_of(spec) == ("normalized",)
     snapshot = prepared_snapshot(spec, tmp_path, {"x": [0.5]})
-    assert snapshot.manifest["prepared"] == {"digest": spec.digest, "stages": ["normalized"]}
+    assert snapshot.manifest["stages"] == {"normalized": spec.digest}
+    require_prepared(spec, snapshot)
     for stage in ("discretized", "one_hot"):
         fault = f"people: the rows can be prepared as normalized, not as '{stage}'"
         with pytest.raises(DeclarationError, match=fault):
@@ -291,9 +292,8 @@ def test_stages_of_two_declarations_never_mix(tmp_path):
     with pytest.raises(NotPrepared, match="has no rows of the kind 'normalized'"):
         prepare_stage(wide, snapshot, "discretized")
     prepare_stage(wide, snapshot, "normalized")
-    with pytest.raises(NotPrepared, match="has no rows of the kind 'discretized'"):
-        mark_prepared(wide, snapshot)
-    assert snapshot.manifest["prepared"] is None
+    with pytest.raises(NotPrepared, match="prepared as people is declared now"):
+        require_prepared(wide, snapshot)
     mark_validated(narrow, snapshot, structural=True, refused=False)
     with pytest.raises(NotPrepared, match="prepared as people is declared now"):
         require_prepared(narrow, snapshot)

@@ -16,7 +16,8 @@ from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.source import DATA_FOLDER_VARIABLE
 from dp_pipeline.raw.ingest import ingest
-from dp_pipeline.raw.prepare import prepare, stages_of
+from dp_pipeline.raw.prepare import prepare
+from dp_pipeline.raw.snapshot import stages_of
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate

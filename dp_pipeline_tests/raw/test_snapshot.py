@@ -263,7 +263,7 @@ def test_nothing_of_a_retired_snapshot_can_be_read_or_written(retired_spec, raw_
     retire_all(raw_store)
     for attempt in (
         lambda: snapshot.checked_path("ingested"),
-        lambda: snapshot.record(prepared=None),
+        lambda: snapshot.record(stages={}),
         lambda: snapshot.store_table("normalized", lambda file: file.write(SECRET)),
         lambda: snapshot.manifest,
     ):

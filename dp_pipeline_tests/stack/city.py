@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.raw.prepare import stages_of
+from dp_pipeline.raw.snapshot import stages_of
 from dp_pipeline_tests.orchestration.projects import Declaration, Project
 
 _TENURES = ("owner", "renter", "other")

@@ -22,8 +22,7 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.fold import Fold, Partial
 from dp_pipeline.raw.counters.stream import StoredRows
-from dp_pipeline.raw.prepare import stages_of
-from dp_pipeline.raw.snapshot import Snapshot, require_prepared
+from dp_pipeline.raw.snapshot import Snapshot, require_prepared, stages_of
 from dp_pipeline.raw.stages import LEFT_OUT, read_stage
 from dp_pipeline.raw.workers import Result
 
