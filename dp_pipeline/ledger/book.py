@@ -6,14 +6,16 @@ ledger is there: a command without one does not wait for the import.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from dp_pipeline.config.errors import Damaged, PipelineError
-from dp_pipeline.ledger.head import FORMAT, Head, Tip
+from dp_pipeline.files import sweep_locks
+from dp_pipeline.ledger.head import FORMAT, Head, Tip, file_errors, locked
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -30,8 +32,8 @@ RequireLock = Callable[[], None]
 """A function that raises ReservationOver where a lock that was taken is no longer held."""
 
 
-class Store(Protocol):
-    """A database with the tables of a ledger, and the locks of its writers.
+class Store(ABC):
+    """A database with the tables of a ledger, and the locks of its writers, which are files.
 
     keys   folder of the populations' secret keys, which are never stored in the database
 
@@ -39,50 +41,68 @@ class Store(Protocol):
     PipelineError where the database does not answer; no message contains a password.
     """
 
-    keys: Path
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.locks, self.keys = folder, folder / "locks", folder / "keys"
 
-    def __str__(self) -> str: ...
-
+    @abstractmethod
     def exists(self) -> bool:
         """Return whether the ledger exists; Damaged if it existed and is lost."""
 
-    def format(self) -> int:
-        """Return the number of the stored format, even of one that this program cannot read."""
-
+    @abstractmethod
     def create(self, before_visible: Callable[[], None]) -> None:
         """Create an empty ledger unless there is one, even while another process does so too.
 
         before_visible   called when the new ledger is complete, before another process can see it
         """
 
+    @abstractmethod
     def exclusive(self) -> AbstractContextManager[None]:
         """Hold the lock that only one writer of the ledger can have, until the block ends."""
 
-    def transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
+    @abstractmethod
+    def unchecked_transaction(self, *, writing: bool) -> AbstractContextManager[Connection]:
+        """Open one transaction as ``transaction`` does, but on rows of any stored format."""
+
+    @abstractmethod
+    def format(self, connection: Connection) -> int:
+        """Return the number of the stored format, even of one that this program cannot read."""
+
+    @abstractmethod
+    def require_sound(self, connection: Connection) -> None:
+        """Raise Damaged if an index of the database contradicts its table."""
+
+    @contextmanager
+    def transaction(self, *, writing: bool) -> Iterator[Connection]:
         """Open one transaction, committed and on the disk when the block ends.
 
         A reader has one consistent view and waits for nobody; a writer must be in a block of
         ``exclusive``. PipelineError for another stored format.
         """
+        with self.unchecked_transaction(writing=writing) as connection:
+            self.require_format(connection)
+            yield connection
 
-    def holding(self, key: str) -> AbstractContextManager[RequireLock]:
+    def require_format(self, connection: Connection) -> None:
+        """Raise PipelineError unless the ledger is stored in this program's format."""
+        stored = self.format(connection)
+        if stored != FORMAT:
+            raise PipelineError(
+                f"The ledger {self} has format {stored}, but this program reads format {FORMAT}: "
+                "use the dp-pipeline that wrote it; `dp-pipeline check` shows what is here"
+            )
+
+    @contextmanager
+    def holding(self, key: str) -> Iterator[RequireLock]:
         """Hold the lock of one release, after waiting for its other holders; yield a function that
         raises ReservationOver if the lock was lost."""
+        with locked(self.locks / f"{key}.lock", remove=True):
+            yield lambda: None  # The lock of a file cannot be lost.
 
     def sweep_locks(self) -> int:
         """Remove the lock files of releases that nobody holds; return their number."""
-
-    def require_sound(self, connection: Connection) -> None:
-        """Raise Damaged if an index of the database contradicts its table."""
-
-
-def require_format(stored: int, *, of: str) -> None:
-    """Raise PipelineError unless the ledger called ``of`` is stored in this program's format."""
-    if stored != FORMAT:
-        raise PipelineError(
-            f"The ledger {of} has format {stored}, but this program reads format {FORMAT}: use "
-            "the dp-pipeline that wrote it; `dp-pipeline check` shows what is here"
-        )
+        with file_errors(self.locks):
+            # 16 hex digits or more: the lock of all writers has another name.
+            return sweep_locks(self.locks, f"{'[0-9a-f]' * 16}*.lock")
 
 
 class Book:

@@ -176,13 +176,6 @@ def locked(path: Path, *, remove: bool = False) -> Iterator[None]:
             lock.__exit__(None, None, None)
 
 
-def sweep_locks(folder: Path) -> int:
-    """Remove those lock files of releases in a folder that nobody holds; return their number."""
-    with file_errors(folder):
-        # 16 hex digits or more: the lock of all writers has another name.
-        return files.sweep_locks(folder, f"{'[0-9a-f]' * 16}*.lock")
-
-
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MAX_BYTES = 4096
 """Largest head file that is read; a number and a hash have about 100 bytes."""

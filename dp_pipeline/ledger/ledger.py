@@ -48,7 +48,10 @@ class Ledger:
     def format(self) -> int | None:
         """Return the number of the stored format, even one that this program cannot read; None
         without a ledger."""
-        return self._book.store.format() if self._book.exists() else None
+        if not self._book.exists():
+            return None
+        with self._book.store.unchecked_transaction(writing=False) as connection:
+            return self._book.store.format(connection)
 
     def open_account(
         self,

@@ -15,10 +15,10 @@ from sqlalchemy.pool import NullPool
 
 from dp_pipeline.config.database import EXPECTED_DRIVER, has_driver
 from dp_pipeline.config.errors import Damaged, DeclarationError, PipelineError
-from dp_pipeline.ledger.book import LEDGER_VARIABLE, RequireLock, require_format
+from dp_pipeline.ledger.book import LEDGER_VARIABLE, RequireLock, Store
 from dp_pipeline.ledger.entries import ReservationOver
 from dp_pipeline.ledger.guards import create_guards
-from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, make_folders, sweep_locks
+from dp_pipeline.ledger.head import FORMAT, Tip, file_errors, locked, make_folders
 from dp_pipeline.ledger.journal import create_tables, newest, write_seal
 
 DRIVER = "postgresql+psycopg2"
@@ -111,7 +111,7 @@ _HAS_TABLES = text("SELECT to_regclass('entries') IS NOT NULL")
 _MARKED = text("SELECT obj_description(to_regclass('entries'), 'pg_class')")
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """A ledger in a PostgreSQL database, with a local folder for its locks and keys.
 
     Every transaction is a session of its own, which costs about 10 milliseconds: nothing is shared
@@ -120,9 +120,7 @@ class PostgresStore:
     """
 
     def __init__(self, url: str, folder: Path) -> None:
-        self.folder = folder
-        self.locks = folder / "locks"
-        self.keys = folder / "keys"
+        super().__init__(folder)
         address = parse_postgres_url(url, of=LEDGER_VARIABLE)
         self._name = address_label(address)
         if not has_driver():
@@ -189,7 +187,7 @@ class PostgresStore:
                     create_tables(connection)
                     copy(connection)
                     _close(connection)
-                require_format(self._format(connection), of=str(self))
+                self.require_format(connection)
                 end = newest(connection)
                 if end != tip:
                     raise PipelineError(
@@ -210,16 +208,14 @@ class PostgresStore:
                 del self._writer.connection
 
     @contextmanager
-    def transaction(self, *, writing: bool) -> Iterator[Connection]:
+    def unchecked_transaction(self, *, writing: bool) -> Iterator[Connection]:
         # If the server ever let a second writer in, its row's number would be taken.
         if writing:
             with self._errors(), self._writer.connection.begin():
-                require_format(self._format(self._writer.connection), of=str(self))
                 yield self._writer.connection
             return
         with self._session() as connection, connection.begin():
             connection.exec_driver_sql("SET TRANSACTION READ ONLY")
-            require_format(self._format(connection), of=str(self))
             yield connection
 
     @contextmanager
@@ -246,13 +242,6 @@ class PostgresStore:
                 with self._errors():
                     self._lock(connection, key)
                 yield require_lock
-
-    def sweep_locks(self) -> int:
-        return sweep_locks(self.locks)
-
-    def format(self) -> int:
-        with self._session() as connection, connection.begin():
-            return self._format(connection)
 
     def require_sound(self, connection: Connection) -> None:
         """Raise Damaged, naming the index, if an index and its table differ.
@@ -320,7 +309,7 @@ class PostgresStore:
                 "and run again"
             ) from None
 
-    def _format(self, connection: Connection) -> int:
+    def format(self, connection: Connection) -> int:
         mark = _MARK.fullmatch(connection.execute(_MARKED).scalar_one() or "")
         if mark is None:
             raise Damaged(

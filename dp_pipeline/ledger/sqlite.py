@@ -13,8 +13,8 @@ from urllib.parse import quote
 from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.config.system_errors import with_remedy
 from dp_pipeline.files import sync, temporary_folder
-from dp_pipeline.ledger.book import RequireLock, require_format
-from dp_pipeline.ledger.head import FORMAT, file_errors, locked, make_folders, sweep_locks
+from dp_pipeline.ledger.book import Store
+from dp_pipeline.ledger.head import FORMAT, file_errors, locked, make_folders
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -27,7 +27,7 @@ _CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 """Codes of a damaged file; SQLITE_ERROR is that of a table or column that is gone."""
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """A ledger in the file ``ledger.sqlite``, with folders for its locks and keys.
 
     Opening the file for every transaction costs about 2.5 ms. In return a fork shares nothing, no
@@ -36,10 +36,8 @@ class SqliteStore:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        super().__init__(folder)
         self.path = folder / "ledger.sqlite"
-        self.locks = folder / "locks"
-        self.keys = folder / "keys"
 
     def __str__(self) -> str:
         return str(self.path)
@@ -87,30 +85,10 @@ class SqliteStore:
         return locked(self.locks / "ledger.lock")
 
     @contextmanager
-    def holding(self, key: str) -> Iterator[RequireLock]:
-        with locked(self.locks / f"{key}.lock", remove=True):
-            yield lambda: None  # The lock of a file cannot be lost.
-
-    def sweep_locks(self) -> int:
-        return sweep_locks(self.locks)
-
-    @contextmanager
-    def transaction(self, *, writing: bool) -> Iterator[Connection]:
-        begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
-        with self._session(begin) as connection:
-            require_format(self._format(connection), of=str(self))
-            yield connection
-
-    def format(self) -> int:
-        with self._session("BEGIN") as connection:
-            return self._format(connection)
-
-    @contextmanager
-    def _session(self, begin: str) -> Iterator[Connection]:
-        """Open a transaction with the SQL statement ``begin``, and commit it after the block;
-        database errors become PipelineError or Damaged."""
+    def unchecked_transaction(self, *, writing: bool) -> Iterator[Connection]:
         from sqlalchemy.exc import DBAPIError
 
+        begin = "BEGIN IMMEDIATE" if writing else "BEGIN"
         try:
             with _engine(self.path).execution_options(begin=begin).begin() as connection:
                 yield connection
@@ -135,7 +113,7 @@ class SqliteStore:
                 "copy with all rows"
             )
 
-    def _format(self, connection: Connection) -> int:
+    def format(self, connection: Connection) -> int:
         application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
         if application != _APPLICATION:
             raise Damaged(f"The file {self.path} is not a ledger: put back a copy of the ledger")

@@ -14,7 +14,8 @@ import pytest
 
 from dp_pipeline.config.errors import Damaged, PipelineError
 from dp_pipeline.ledger import Ledger
-from dp_pipeline.ledger.head import locked, sweep_locks
+from dp_pipeline.ledger.head import locked
+from dp_pipeline.ledger.sqlite import SqliteStore
 from dp_pipeline_tests.ledger.population import (
     Child,
     account,
@@ -146,12 +147,13 @@ def take_and_leave(path: Path) -> None:
 
 def sweep_beside(path: Path) -> None:
     path.touch()
-    sweep_locks(path.parent)
+    SqliteStore(path.parents[1]).sweep_locks()
 
 
 @pytest.mark.parametrize("work", [take_and_leave, sweep_beside])
 def test_a_lock_whose_file_cannot_be_removed_is_let_go(work, tmp_path, monkeypatch):
-    path = tmp_path / f"{'ab' * 8}.lock"
+    path = tmp_path / "locks" / f"{'ab' * 8}.lock"
+    path.parent.mkdir()
     opened = len([*Path("/proc/self/fd").iterdir()])
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", refused)
@@ -175,13 +177,14 @@ def hold(pipe: int, path: Path, counter: Path, times: int) -> None:
 
 def sweep_for_ever(_: int, folder: Path) -> None:
     while True:
-        sweep_locks(folder)
+        SqliteStore(folder).sweep_locks()
 
 
 def test_many_processes_and_a_sweeper_never_let_two_in(tmp_path: Path):
     counter = tmp_path / "counter"
     counter.write_text("0")
-    path = tmp_path / f"{charge().key}.lock"
+    path = tmp_path / "locks" / f"{charge().key}.lock"
+    path.parent.mkdir()
     sweeper = Child(sweep_for_ever, tmp_path)
     children = [Child(hold, path, counter, 200) for _ in range(4)]
     assert Counter(line for child in children for line in child.lines()) == {"done": 4}
