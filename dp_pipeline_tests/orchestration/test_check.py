@@ -20,7 +20,7 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans
 from dp_pipeline.releases.account import open_population
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.release import code_version
-from dp_pipeline_tests.orchestration.patients import anonymized, ready
+from dp_pipeline_tests.orchestration.patients import anonymized, declare, ready
 from dp_pipeline_tests.orchestration.projects import RIDES, Project
 
 SECRET = "1902107770713359"
@@ -257,3 +257,11 @@ def test_each_kind_of_release_is_compared_with_its_own_code(project: Project, mo
     monkeypatch.setattr(KAnonymousRelease, "version", lambda: "other code")
     texts = [finding.text for finding in about(project, "releases")]
     assert f"1 made by {code}; this is other code" in texts
+
+
+def test_a_table_at_a_k_that_no_file_lists_is_not_declared(project: Project, monkeypatch):
+    enter(project, monkeypatch)
+    anonymized(project, ready(project))
+    assert about(project, "releases")[0].text == "1 replayed at no cost"
+    declare(project, k_anonymity={"methods": {"kjig": {}}, "partitions": ["5"]})
+    assert about(project, "releases")[0].text == "1 stored, and not declared by any file of today"
