@@ -18,10 +18,11 @@ import dp_pipeline
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.config.formats import FORMAT
+from dp_pipeline.models.base import ModelFit
 from dp_pipeline.orchestration import checks
 from dp_pipeline.orchestration.checks import INTACT, REBUILT, fault_result
-from dp_pipeline.releases import epsilon_release, replay
 from dp_pipeline.releases import release as releasing
+from dp_pipeline.releases import replay
 from dp_pipeline.releases.epsilon_release import EpsilonRelease
 from dp_pipeline.releases.k_anonymous_release import KAnonymousRelease
 from dp_pipeline.releases.publish import PublishedBundle
@@ -332,7 +333,7 @@ def test_release_by_the_code_of_today_is_not_fitted_again(stored: Stored, monkey
     def fitted(*_: object, **__: object) -> None:
         raise AssertionError("a model was fitted")
 
-    monkeypatch.setattr(epsilon_release, "fit", fitted)
+    monkeypatch.setattr(ModelFit, "fit_model", fitted)
     assert project.publish(release.spec).state == "replayed"
     assert all(check.passed for check in checks.release_checks(release, published)[-2:])
     with pytest.raises(AssertionError, match="a model was fitted"):
