@@ -103,11 +103,12 @@ def _kind_of_type(type_: pa.DataType | None) -> ColumnKind:
 
 
 def complete_by_types(columns: Columns, values: Sequence[Any]) -> Columns:
-    """Return declared columns completed by the types of the columns of X.
+    """Return declared columns completed by the types of the columns of X, which they then hold.
 
     A type says where numbers are integers, and which columns lack missing values. For a column that
     is declared as ``discover``, it gives the levels of truth values and categories, or else says
-    whether levels or bounds are to be discovered.
+    whether levels or bounds are to be discovered. A fitted estimator and its pickle hold the types,
+    so no value of a row is in them.
 
     values   the columns of X, in the order of ``columns``
 
@@ -115,7 +116,33 @@ def complete_by_types(columns: Columns, values: Sequence[Any]) -> Columns:
     can fulfil, before anything is paid.
     """
     return tuple(
-        _column_of_type(column, series) for column, series in zip(columns, values, strict=True)
+        _with_type(_column_of_type(column, series), series)
+        for column, series in zip(columns, values, strict=True)
+    )
+
+
+def _with_type(column: DeclaredColumn, series: Any) -> DeclaredColumn:
+    stored, levels, dtype = arrow_type_of(series), column.levels, series.dtype
+    texts = [str(level).lower() for level in levels or ()]
+    if stored == pa.bool_() and {*texts} == {"false", "true"}:
+        # Declared as texts, and truth values in X.
+        levels = tuple(text == "true" for text in texts)
+    is_clock = column.attribute.clock is not None
+    is_converted = stored is not None and (
+        pa.types.is_decimal(stored)
+        or pa.types.is_date(stored)
+        or (is_clock and (stored in TEXT | WHOLE or holds_objects(dtype)))
+    )
+    if dtype.name == "category":
+        dtype = type(dtype)(ordered=dtype.ordered)
+    elif isinstance(dtype, np.dtype) and dtype.kind in "SU":
+        dtype = np.dtype(dtype.kind)
+    return replace(
+        column,
+        levels=levels,
+        # Nested lists have no types.
+        dtype=None if is_untyped(series) else dtype,
+        stored=stored if is_converted else None,
     )
 
 

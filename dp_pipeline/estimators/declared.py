@@ -39,9 +39,9 @@ class DeclaredColumn:
     levels          declared or discovered levels in code order, of the types they were written in;
                     None for numbers, for times, and before levels are discovered
     category        the pandas type of categories that declared the levels, or None
-    dtype           type of the column of ``X``; None before a fit and for nested lists
+    dtype           type of the column of ``X``; None before it is known and for nested lists
     stored          Arrow type of the column of ``X`` if it holds decimals or dates, or times as
-                    texts or objects; else None
+                    texts, integers or objects; else None
     label           name of the column in ``X`` if that is not a text, else None; as a text, it is
                     the attribute's name
     is_duration     whether the numbers are seconds of durations
@@ -72,6 +72,20 @@ Columns = tuple[DeclaredColumn, ...]
 def domain_of(columns: Columns) -> Domain:
     """Return the domain that declared columns make up."""
     return Domain(tuple(column.attribute for column in columns))
+
+
+def complete_after_fit(columns: Columns, domain: Domain) -> Columns:
+    """Return declared columns with the bounds and levels of ``domain``, which a fit discovered."""
+    fitted_columns = []
+    for column in columns:
+        attribute, levels = domain[column.attribute.name], column.levels
+        is_discovered = column.attribute.undeclared is not None
+        if is_discovered and isinstance(attribute.cells, Levels):
+            levels = attribute.cells.values
+        fitted_columns.append(
+            replace(column, attribute=attribute, levels=levels, is_discovered=is_discovered)
+        )
+    return tuple(fitted_columns)
 
 
 def expand_ellipsis(domain: Any, features: Features, person: Any = None) -> Any:

@@ -15,7 +15,13 @@ from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.errors import DeclarationError, argument_text, one_of, require_integer
 from dp_pipeline.estimators import parameters, synthetic_frames, tables
 from dp_pipeline.estimators.answers import TableAnswers
-from dp_pipeline.estimators.declared import Columns, declared_columns, domain_of, expand_ellipsis
+from dp_pipeline.estimators.declared import (
+    Columns,
+    complete_after_fit,
+    declared_columns,
+    domain_of,
+    expand_ellipsis,
+)
 from dp_pipeline.estimators.fit import FinishedFit, PrivateFit, discovered_form
 from dp_pipeline.estimators.frames import Features, features_of, is_among
 from dp_pipeline.estimators.private_estimator import PrivateEstimator
@@ -358,7 +364,10 @@ noise protects nobody
                 )
             finished = self._run_declared(fit, rows.to_arrow, refined=refined, rehearse=rehearse)
         self._finished = finished
-        self._forms = rows.fitted_forms(finished.fit.spec.domain)
+        domain = finished.fit.spec.domain
+        self._forms = tuple(
+            replace(form, columns=complete_after_fit(form.columns, domain)) for form in rows.forms
+        )
         self._set_fitted(finished)
         self._name_features()
         self._warn()

@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import IntArray, Levels
+from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.estimators.column_types import arrow_type_of, is_untyped
 from dp_pipeline.estimators.declared import Columns, DeclaredColumn
-from dp_pipeline.estimators.frames import FrameKind, holds_objects, is_among, text_of
+from dp_pipeline.estimators.frames import FrameKind, is_among, text_of
 from dp_pipeline.gate.counter import MAX_GRID_CELLS
 from dp_pipeline.raw import values as raw_values
 from dp_pipeline.results.measurement import least_noisy
@@ -78,53 +77,6 @@ def synthetic_frame(
         dtype = ("Int64" if attribute.nullable else "int64") if attribute.is_integer else "float64"
         frame[column.name] = _match_type(pd.Series(values, dtype=dtype), column)
     return _convert_frame(pd.DataFrame(frame), columns, kind)
-
-
-def complete_after_fit(columns: Columns, values: Sequence[Any], domain: Domain) -> Columns:
-    """Return declared columns as they are after a fit: with discovered bounds and levels, and with
-    the types of ``X``.
-
-    values   the columns of ``X`` in the order of ``columns``; more of them are ignored
-    domain   the domain of the fit
-
-    A fitted estimator and its pickle hold these types, so no value of a row is in them.
-    """
-    fitted_columns = []
-    for column, series in zip(columns, values, strict=False):
-        attribute, levels = domain[column.attribute.name], column.levels
-        if column.attribute.undeclared is not None and isinstance(attribute.cells, Levels):
-            levels = attribute.cells.values
-        stored = arrow_type_of(series)
-        texts = [str(level).lower() for level in levels or ()]
-        if stored == pa.bool_() and {*texts} == {"false", "true"}:
-            # Declared as texts, and truth values in X.
-            levels = tuple(text == "true" for text in texts)
-        is_written = stored in raw_values.TEXT | raw_values.WHOLE or holds_objects(series.dtype)
-        is_converted = stored is not None and (
-            pa.types.is_decimal(stored)
-            or pa.types.is_date(stored)
-            or (column.attribute.clock is not None and is_written)
-        )
-        fitted_columns.append(
-            replace(
-                column,
-                attribute=attribute,
-                levels=levels,
-                # Nested lists have no types.
-                dtype=None if is_untyped(series) else _without_values(series.dtype),
-                stored=stored if is_converted else None,
-                is_discovered=column.attribute.undeclared is not None,
-            )
-        )
-    return tuple(fitted_columns)
-
-
-def _without_values(dtype: Any) -> Any:
-    import pandas as pd
-
-    if isinstance(dtype, pd.CategoricalDtype):
-        return pd.CategoricalDtype(ordered=dtype.ordered)
-    return np.dtype(dtype.kind) if isinstance(dtype, np.dtype) and dtype.kind in "SU" else dtype
 
 
 def _convert_frame(frame: Any, columns: Sequence[DeclaredColumn], kind: FrameKind) -> Any:

@@ -26,7 +26,7 @@ from dp_pipeline.estimators.frames import (
 )
 from dp_pipeline.estimators.parameters import name_argument
 from dp_pipeline.estimators.rows import find_columns, prepare_rows, table_to_arrow
-from dp_pipeline.estimators.synthetic_frames import complete_after_fit, synthetic_frame
+from dp_pipeline.estimators.synthetic_frames import synthetic_frame
 from dp_pipeline.inference.earlier import PublicTable
 from dp_pipeline.raw.units import concatenate_sources, parts_of_units
 from dp_pipeline.results.synthetic_table import SyntheticTable, first_parts
@@ -164,14 +164,6 @@ class DeclaredRows:
             codes = parts_of_units(self.domain, codes)
             fitting = int((codes[SIZE] >= 1 - parts.fewest).sum())
         return codes, len(self.values[-1][0]) - fitting
-
-    def fitted_forms(self, domain: Domain) -> tuple[TableForm, ...]:
-        """Return the form of every table after a fit, with the types of X and the bounds and levels
-        of ``domain``, the domain of the fit."""
-        return tuple(
-            replace(form, columns=complete_after_fit(form.columns, values, domain))
-            for form, values in zip(self.forms, self.values, strict=True)
-        )
 
 
 def have_parts(X: Any, domain: Any) -> bool:
