@@ -6,20 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
 from dp_pipeline.config.errors import DeclarationError, PipelineError
-from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
-from dp_pipeline.config.yaml_text import mistake_line
+from dp_pipeline.config.system_errors import follow_links, system_line
+from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.files import close_folders, locked, make_private
 from dp_pipeline.ledger.postgres import address_label, parse_postgres_url
 from dp_pipeline.releases.home import Home, find_workspace
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"
-_MAX_SETTINGS_BYTES = 1 << 20
 _QUIET_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 # The variable's name and not its value: no password stands in a file.
 _SERVER_STORAGE = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
@@ -74,7 +72,7 @@ def make_dagster_home(home: Home) -> Path:
             if not file.exists():
                 text = _new_settings(home, on_server=server is not None)
                 file.write_text(text, encoding="utf-8")
-            settings = _decoded(bounded_bytes(file, max_bytes=_MAX_SETTINGS_BYTES), file)
+            settings = _settings(file)
     except OSError as error:
         raise PipelineError(f"{_FOLDER_VARIABLE}: {system_line(error, folder)}") from None
     _require_agreement(settings, server, file)
@@ -104,15 +102,22 @@ def _set_storage_server() -> str | None:
 
 def _new_settings(home: Home, *, on_server: bool) -> str:
     declared = home.root.parent / "dagster.yaml"
-    has_own = declared.is_file()
-    settings = _decoded(declared.read_bytes(), declared) if has_own else _QUIET_SETTINGS
-    if not on_server or "storage" in _parsed(settings, declared):
-        return settings
-    return f"{settings.rstrip()}\n{_SERVER_STORAGE}"
+    text, has_storage = _QUIET_SETTINGS, False
+    if declared.is_file():
+        has_storage = "storage" in _settings(declared)
+        text = declared.read_text(encoding="utf-8")
+    if has_storage or not on_server:
+        return text
+    return f"{text.rstrip()}\n{_SERVER_STORAGE}"
 
 
-def _require_agreement(settings: str, server: str | None, file: Path) -> None:
-    storage = _parsed(settings, file).get("storage")
+def _settings(file: Path) -> dict[str, Any]:
+    # Dagster itself takes an empty file for its default settings.
+    return Document.read(file, may_be_empty=True).texts
+
+
+def _require_agreement(settings: dict[str, Any], server: str | None, file: Path) -> None:
+    storage = settings.get("storage")
     on_server = STORAGE_VARIABLE in str(storage)
     if server is not None and not on_server:
         names = storage if isinstance(storage, dict) else ["files in its folder"]
@@ -126,33 +131,6 @@ def _require_agreement(settings: str, server: str | None, file: Path) -> None:
             f"The variable {STORAGE_VARIABLE} must hold an address, as {file} keeps the run "
             f"history there, but it is not set: `export {STORAGE_VARIABLE}=postgresql://…`"
         )
-
-
-def _decoded(content: bytes, file: Path) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise _settings_error(file, "it is not UTF-8 text") from None
-
-
-def _parsed(settings: str, file: Path) -> dict[str, Any]:
-    try:
-        # Dagster itself takes an empty file for its default settings.
-        parsed = yaml.safe_load(settings) or {}
-    except yaml.YAMLError as error:
-        fault = f"line {mistake_line(error, settings)} is not valid YAML"
-        raise _settings_error(file, fault) from None
-    except (ValueError, LookupError, AttributeError, ArithmeticError):
-        raise _settings_error(file, "one of its values, such as a date, is not valid") from None
-    except RecursionError:
-        raise _settings_error(file, "its lists and mappings are nested too deeply") from None
-    if not isinstance(parsed, dict):
-        raise _settings_error(file, "it is not a mapping of fields, `name: value`")
-    return parsed
-
-
-def _settings_error(file: Path, fault: str) -> DeclarationError:
-    return DeclarationError(f"{file} must hold Dagster's settings in YAML, but {fault}: correct it")
 
 
 def dagster_instance(home: Home) -> dg.DagsterInstance:
