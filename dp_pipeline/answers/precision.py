@@ -212,7 +212,6 @@ class Precision:
         return bool(self._tables.with_attributes(attributes))
 
     def is_scored(self, pair: Names) -> bool:
-        """Return whether the dependence of a pair was scored."""
         first, second = pair
         return self._pairs.score(first, second) is not None
 

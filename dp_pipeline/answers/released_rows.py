@@ -30,7 +30,6 @@ class ReleasedRows:
         return len(next(iter(self.codes.values())))
 
     def weigh(self, values: FloatArray) -> FloatArray:
-        """Return the values of the rows (rows,), each multiplied by the weight of its row."""
         return values if self.weights is None else values * self.weights
 
     @property

@@ -500,7 +500,6 @@ def open_table(tables: Tables) -> OpenTable:
 
 
 def union(first: Names, second: Names) -> Names:
-    """Return all names of both, in order, each once."""
     return tuple(dict.fromkeys((*first, *second)))
 
 

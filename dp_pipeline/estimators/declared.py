@@ -70,7 +70,6 @@ Columns = tuple[DeclaredColumn, ...]
 
 
 def domain_of(columns: Columns) -> Domain:
-    """Return the domain that declared columns make up."""
     return Domain(tuple(column.attribute for column in columns))
 
 

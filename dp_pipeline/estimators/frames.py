@@ -223,16 +223,13 @@ def is_among(name: object, names: Collection[Any]) -> bool:
 
 
 def require_columns(features: Features) -> None:
-    """Raise DeclarationError for rows without a column."""
     if not features.columns:
         raise DeclarationError("X: the table must have at least one column, but it has none")
 
 
 def numeric_features(X: Any) -> Features:
-    """Return the columns of an array, of nested lists or of a frame, all of numeric types.
-
-    Raises DeclarationError unless X has two dimensions, a column and numeric types.
-    """
+    """Return the columns of an array, of nested lists or of a frame; DeclarationError unless there
+    are some, all of numeric types."""
     features = features_of(X)
     if isinstance(X, list | tuple):
         # A list in a cell has no number, and leaves objects.

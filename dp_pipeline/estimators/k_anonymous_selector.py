@@ -382,7 +382,6 @@ labels in every class; no ε, not differentially private
         return self._rule.names(self._rule.released_bits, names)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return the guarantee of the fit as text; the parameters before a fit."""
         if not hasattr(self, "_guarantee"):
             return str(super().__repr__(N_CHAR_MAX))
         k, labels = self._guarantee.k, self._guarantee.diversity

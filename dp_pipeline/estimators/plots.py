@@ -227,7 +227,6 @@ def _points(real: Any, names: Sequence[str], view: ClusterView) -> tuple[FloatAr
 
 
 def _axes(ax: Any) -> Axes:
-    """Return the given axes, or new ones for None; InvalidParameter for another value."""
     from matplotlib.axes import Axes
 
     if ax is not None and not isinstance(ax, Axes):

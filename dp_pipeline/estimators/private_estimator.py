@@ -119,7 +119,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return state
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return the guarantee of the fit as text; the parameters before a fit."""
         return self._promise_text or str(super().__repr__(N_CHAR_MAX))
 
     def _fit_series(self) -> FitSeries:
@@ -199,7 +198,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return method, MODELS[method]
 
     def _require_plan(self, model: type[Model]) -> None:
-        """Raise DeclarationError unless ``plan_from`` is a fit from which the model can plan."""
         earlier, kind, got = self.plan_from, type(self).__name__, ""
         if not isinstance(earlier, type(self)):
             got = f"it is a {type(earlier).__name__}"

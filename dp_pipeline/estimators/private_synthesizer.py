@@ -374,8 +374,6 @@ noise protects nobody
         return self
 
     def _refuse_with_parts(self, **arguments: Any) -> None:
-        """Raise DeclarationError if one of these arguments, or one of the estimator, is set that
-        has no meaning for units with parts."""
         arguments |= {"plan_from": self.plan_from, "discover": self.discover}
         excess = [name for name, value in arguments.items() if value is not None]
         excess += ["on_unknown"] if self.on_unknown != "keep" else []
@@ -418,7 +416,6 @@ noise protects nobody
         self._set_outcome(finished, table.tables_without_rows(), total)
 
     def _name_features(self) -> None:
-        """Set ``n_features_in_`` and ``feature_names_in_``, which is deleted if X has no names."""
         names = [column.name for column in self._columns]
         self.n_features_in_ = len(names)
         has_labels = all(form.has_labels for form in self._forms)

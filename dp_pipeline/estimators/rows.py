@@ -83,7 +83,6 @@ class PreparedRows:
     left_out: int
 
     def counter(self) -> MemoryCounter:
-        """Return a counter that answers queries about these rows."""
         return MemoryCounter(
             self.domain,
             coordinates=self.coordinates,

@@ -120,7 +120,6 @@ class FittedRecoding:
 
     @property
     def released_bits(self) -> tuple[Bit, ...]:
-        """The bits for which ``support`` is true."""
         return tuple(compress(self.bits, self.support))
 
     @property
@@ -129,10 +128,7 @@ class FittedRecoding:
         return isinstance(self.recoding, BitRule)
 
     def names(self, bits: Sequence[Bit], names: Sequence[str]) -> NDArray[np.object_]:
-        """Return names of bits (bits,), such as ``sex=f``.
-
-        names   the names of all columns of X
-        """
+        """Return names of bits (bits,), such as ``sex=f``, from those of all columns of X."""
         words = [names[bit.column] + self.columns[bit.column].question_text(bit) for bit in bits]
         return np.array(words, dtype=object)
 
@@ -165,14 +161,11 @@ def _encode_columns(
 def encode_rows(
     columns: Sequence[SelectorColumn], features: Features, labels: LabelValues
 ) -> CodedRows:
-    """Return the rows of a fit and their labels as codes."""
     declared, codes, _ = _encode_columns(columns, features)
     return CodedRows(declared, codes, labels.codes, labels.texts)
 
 
 def selector_method(method: object) -> Method:
-    """Return the method for the argument ``method``, a name or a method; DeclarationError for
-    another value."""
     if isinstance(method, str) and method in METHODS:
         return METHODS[method]()
     if isinstance(method, tuple(METHODS.values())):

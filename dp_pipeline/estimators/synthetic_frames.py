@@ -202,8 +202,6 @@ def _as_decimals(values: Any, column: DeclaredColumn) -> Any:
 
 
 def _arrow_type(arrow_type: Any, column: DeclaredColumn, family: Family) -> Any:
-    """Return ``arrow_type`` if it can hold the column's declared values, else the usual type of the
-    family."""
     if isinstance(arrow_type, pa.DictionaryType) and column.levels is not None:
         inner = _arrow_type(arrow_type.value_type, column, family)
         has_few_levels = len(column.levels) <= np.iinfo(np.int8).max
