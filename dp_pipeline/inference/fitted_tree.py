@@ -30,7 +30,7 @@ from dp_pipeline.inference.missing_levels import complete_attributes, without_la
 from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.row_replacement import replace_rows
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
-from dp_pipeline.inference.tree_fit import fit_tree
+from dp_pipeline.inference.tree_fit import TreeFit
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 from dp_pipeline.results.synthetic_table import SyntheticTable
@@ -43,14 +43,12 @@ ROWS_OF_A_COUNT = 1 << 16
 class FittedTree:
     """A distribution fitted to noisy tables, as the probabilities of the cells of every clique.
 
-    tree     junction tree of the cliques
-    model    the same cliques as nodes, with axes in another order
+    model    on the junction tree of the cliques
     tables   probabilities of each node's cells, of sum 1; they agree on what cliques share
     rows     number of rows, at least 1, as all noisy tables estimate it
     zeros    constraints, whose forbidden cells have no mass
     """
 
-    tree: JunctionTree
     model: GraphicalModel
     tables: tuple[FloatArray, ...]
     rows: float
@@ -59,36 +57,34 @@ class FittedTree:
     @classmethod
     def of(
         cls,
-        cliques: Sequence[Names],
-        measured: Sequence[NoisyTable],
-        sizes: Mapping[str, int],
-        *,
-        iterations: int,
+        tables: Sequence[NoisyTable],
+        ways: OneWays,
         zeros: StructuralZeros = NONE,
+        *,
+        iterations: int | None = None,
     ) -> FittedTree:
-        """Return the distribution on the junction tree of these cliques that fits the noisy tables
-        best.
+        """Return the distribution that fits noisy tables best, on the junction tree of the cliques
+        in which those of a table or a constraint are connected.
 
-        measured     each inside a clique; every attribute is in one of them
-        sizes        levels of every attribute
-        iterations   most steps of the fit
-        zeros        constraints, each inside a clique
+        tables       without noise in forbidden cells
+        ways         one-way marginals of all attributes, from whose shares the fit starts
+        iterations   most steps of a plain fit; None: a fit by ``fit_near_classes``
         """
-        tree = JunctionTree.of(cliques, sizes)
-        model = GraphicalModel(tree, sizes)
-        measured = zeros.clear_forbidden_cells(measured)
-        ways, potentials = OneWays.within(measured, sizes), zeros.potentials(model)
-        fitted = fit_tree(
-            model, measured, start=ways.shares, extra_potentials=potentials, iterations=iterations
-        )
-        return cls(tree, model, tuple(fitted), ways.rows, zeros)
+        sizes = {name: len(shares) for name, shares in ways.shares.items()}
+        model = GraphicalModel(JunctionTree.of(_cliques(tables, zeros, sizes), sizes), sizes)
+        fit, potentials = TreeFit.of(model, tables, ways.shares), zeros.potentials(model)
+        if iterations is None:
+            fitted = fit_near_classes(fit, potentials)
+        else:
+            fitted = fit.run(potentials, iterations=iterations)
+        return cls(model, tuple(fitted), ways.rows, zeros)
 
     def draw_codes(self, rows: int, rng: np.random.Generator) -> IntArray:
         """Return synthetic codes (rows, attributes) drawn from the distribution, none of which
         breaks a constraint."""
         tables, sizes = self.model.by_clique(list(self.tables)), self.model.sizes
         return self.zeros.draw_valid_rows(
-            lambda many: join_cliques(self.tree, tables, many, rng, sizes), rows, tuple(sizes)
+            lambda many: join_cliques(self.model.tree, tables, many, rng, sizes), rows, tuple(sizes)
         )
 
     def predict_counts(self, names: Names) -> FloatArray:
@@ -248,6 +244,13 @@ def estimate_rows(marginals: Sequence[NoisyMarginal]) -> int:
     return max(0, round(float((weights * totals).sum() / weights.sum())))
 
 
+def _cliques(
+    tables: Sequence[NoisyTable], zeros: StructuralZeros, sizes: Mapping[str, int]
+) -> tuple[Names, ...]:
+    inside = (combinations(table.attributes, 2) for table in tables)
+    return triangulated_cliques(chain(zeros.pairs, *inside), sizes)
+
+
 @dataclass(frozen=True)
 class FittedRows:
     """The noisy tables of one release, from which synthetic rows are drawn.
@@ -294,7 +297,7 @@ class FittedRows:
         else:
             fitted = self.fit_tree()
             codes = self._fit_pairs(fitted.draw_codes(rows, rng), lambda: fitted.pairs, rng)
-            cliques, links = fitted.tree.cliques, fitted.tree.links
+            cliques, links = fitted.model.tree.cliques, fitted.model.tree.links
         columns = {
             name: self.groupings[name].expanded(column, ways.shares[name], rng)
             if name in self.groupings
@@ -363,8 +366,7 @@ class FittedRows:
     def cliques(self) -> tuple[Names, ...]:
         """The cliques of the triangulated graph of the attributes, in which those of a table or a
         constraint are connected."""
-        inside = (combinations(table.attributes, 2) for table in self.measured)
-        return triangulated_cliques(chain(self.zeros.pairs, *inside), self._levels)
+        return _cliques(self.measured, self.zeros, self._levels)
 
     @property
     def largest_clique_cells(self) -> int:
@@ -375,16 +377,13 @@ class FittedRows:
     def _valid_tables(self) -> tuple[NoisyTable, ...]:
         return self.zeros.grouped(self.groupings).clear_forbidden_cells(self.measured)
 
-    def fit_tree(self) -> FittedTree:
+    def fit_tree(self, *, iterations: int | None = None) -> FittedTree:
         """Return the distribution over groups of levels that fits all tables and one-way marginals
-        best, on the junction tree of ``cliques`` (``fit_near_classes``)."""
-        tree, ways = JunctionTree.of(self.cliques, self._levels), self.one_way_marginals
-        model = GraphicalModel(tree, self._levels)
+        best (``FittedTree.of``)."""
+        ways, zeros = self.one_way_marginals, self.zeros.grouped(self.groupings)
         start = {n: self.all_groupings[n].summed(ways.shares[n]) for n in self._levels}
-        zeros = self.zeros.grouped(self.groupings)
-        tables, potentials = self._all_tables, zeros.potentials(model)
-        fitted = fit_near_classes(tree, model, tables, start=start, extra_potentials=potentials)
-        return FittedTree(tree, model, tuple(fitted), ways.rows, zeros)
+        ways = OneWays((), ways.rows, start)
+        return FittedTree.of(self._all_tables, ways, zeros, iterations=iterations)
 
     def _draw_by_network(
         self, rows: int, rng: np.random.Generator

@@ -10,10 +10,8 @@ import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.clique_join import join_cliques
-from dp_pipeline.inference.consistency import NoisyTable
 from dp_pipeline.inference.graphical_model import GraphicalModel
-from dp_pipeline.inference.junction_tree import JunctionTree
-from dp_pipeline.inference.tree_fit import SMALLEST_SHARE, TreeFit, fit_tree, product_potentials
+from dp_pipeline.inference.tree_fit import SMALLEST_SHARE, TreeFit, product_potentials
 from dp_pipeline.threads import one_thread
 
 CLASSES = 6
@@ -150,40 +148,32 @@ ROWS = 1 << 13
 
 
 @one_thread()
-def fit_near_classes(
-    tree: JunctionTree,
-    model: GraphicalModel,
-    measured: Sequence[NoisyTable],
-    *,
-    start: Mapping[str, FloatArray],
-    extra_potentials: Sequence[FloatArray],
-) -> list[FloatArray]:
+def fit_near_classes(fit: TreeFit, extra_potentials: Sequence[FloatArray]) -> list[FloatArray]:
     """Return the probabilities of each clique's cells, one table for each node of the model, that
     fit noisy tables best, near to latent classes where these have most of the tables' dependence.
 
+    extra_potentials   see ``TreeFit.run``
+
     A first fit stays near to independent attributes. Latent classes are fitted to rows drawn from
     it; if they have that dependence, a second fit stays near to them and is returned, otherwise
-    the fit of ``fit_tree``. It is the only one if no table has two attributes, or one has all.
-    Parameters are those of ``fit_tree``.
+    a plain one. That is the only one if no table has two attributes, or one has all.
     """
-    tables = [set(table.attributes) for table in measured]
+    model, tables = fit.model, [set(names) for names in fit.tables]
     # One table of several attributes at least, and none of all of them.
-    may_help = any(len(names) > 1 for names in tables) and set(model.sizes) not in tables
-    if may_help:
-        fit = TreeFit.of(model, measured, start)
-        first = fit.run(extra_potentials, iterations=FIRST_STEPS)
-        # Always drawn alike: the fit must not depend on the seed of the rows that are released.
-        rng = np.random.default_rng(0)
-        codes = join_cliques(tree, model.by_clique(first), ROWS, rng, model.sizes)
-        classes = LatentClasses.of(codes, model.sizes)
-        if missed_dependence_share(classes, fit) <= MOST_MISSED:
-            near = _potentials(model, classes, start)
-            if extra_potentials:
-                near = [table + extra for table, extra in zip(near, extra_potentials, strict=True)]
-            # The plainest weight: a nat away from classes counts as one deviation of noise.
-            return fit.run(near, entropy=1.0)
+    if set(model.sizes) in tables or not any(len(names) > 1 for names in tables):
         return fit.run(extra_potentials)
-    return fit_tree(model, measured, start=start, extra_potentials=extra_potentials)
+    first = fit.run(extra_potentials, iterations=FIRST_STEPS)
+    # Always drawn alike: the fit must not depend on the seed of the rows that are released.
+    rng = np.random.default_rng(0)
+    codes = join_cliques(model.tree, model.by_clique(first), ROWS, rng, model.sizes)
+    classes = LatentClasses.of(codes, model.sizes)
+    if missed_dependence_share(classes, fit) > MOST_MISSED:
+        return fit.run(extra_potentials)
+    near = _potentials(model, classes, fit.start)
+    if extra_potentials:
+        near = [table + extra for table, extra in zip(near, extra_potentials, strict=True)]
+    # The plainest weight: a nat away from classes counts as one deviation of noise.
+    return fit.run(near, entropy=1.0)
 
 
 def missed_dependence_share(classes: LatentClasses, fit: TreeFit) -> float:

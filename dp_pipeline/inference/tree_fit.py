@@ -45,24 +45,16 @@ SMALLEST_SHARE = 1e-9
 """Numerical: least target of a cell, and least share of a level, for finite logarithms."""
 
 
-@one_thread()
-def fit_tree(
-    model: GraphicalModel,
-    measured: Sequence[NoisyTable],
-    *,
-    start: Mapping[str, FloatArray],
-    extra_potentials: Sequence[FloatArray] = (),
-    entropy: float = ENTROPY,
-    iterations: int = ITERATIONS,
-) -> list[FloatArray]:
-    """Return the probabilities of each clique's cells, one table for each node of the model, that
-    fit noisy tables best.
+@dataclass(frozen=True, eq=False)
+class TreeFit:
+    """Noisy tables that were reconciled once, for any number of fits of a junction tree's
+    distribution to them.
 
-    measured           noisy tables, each inside one clique of the model
-    start              attribute → shares of its levels; without tables the fit is their product
-    extra_potentials   log-potentials that are added to those of the product, one table a node
-    entropy            weight of the entropy
-    iterations         most steps of L-BFGS-B
+    start      attribute → shares of its levels; without tables a fit is their product
+    rows       number of rows, at least 1
+    tables     attributes → reconciled table; none is inside another one
+    variances  attributes → variance of a cell, first for ``tables``, then for ``inside``
+    inside     attributes → marginal of a reconciled table that was also measured by itself
 
     With y the reconciled tables of N rows, σ² the variance of their cells and μ those of the
     tree's distribution, minimises ½ Σ ‖N μ_a − y_a‖² / σ_a² + w · KL(μ ‖ start). The sum is over
@@ -84,23 +76,8 @@ def fit_tree(
     >>> from dp_pipeline.inference.consistency import TableEstimate
     >>> model = GraphicalModel(JunctionTree((("a",),), ()), {"a": 2})
     >>> table = TableEstimate(("a",), np.array([300.0, 100.0]), variance=1e-6)
-    >>> fit_tree(model, [table], start={"a": np.array([0.5, 0.5])})[0].round(3).tolist()
+    >>> TreeFit.of(model, [table], {"a": np.array([0.5, 0.5])}).run()[0].round(3).tolist()
     [0.75, 0.25]
-    """
-    if measured:
-        return TreeFit.of(model, measured, start).run(extra_potentials, entropy, iterations)
-    return model.marginals(product_potentials(model, start, extra_potentials))[0]
-
-
-@dataclass(frozen=True, eq=False)
-class TreeFit:
-    """Noisy tables that were reconciled once, for any number of fits of a junction tree's
-    distribution to them.
-
-    rows       number of rows, at least 1
-    tables     attributes → reconciled table; none is inside another one
-    variances  attributes → variance of a cell, first for ``tables``, then for ``inside``
-    inside     attributes → marginal of a reconciled table that was also measured by itself
     """
 
     model: GraphicalModel
@@ -111,12 +88,13 @@ class TreeFit:
     inside: Mapping[Names, FloatArray]
 
     @classmethod
+    @one_thread()
     def of(
         cls, model: GraphicalModel, measured: Sequence[NoisyTable], start: Mapping[str, FloatArray]
     ) -> "TreeFit":
-        """Return one or more tables reconciled for fits; parameters are those of ``fit_tree``."""
+        """Return noisy tables, each inside one clique of the model, reconciled for fits."""
         sizes = {name: model.sizes[name] for name in start}
-        rows, tables = reconcile_tables(measured, sizes)
+        rows, tables = reconcile_tables(measured, sizes) if measured else (1.0, {})
         # Marginals of reconciled tables that were also measured by themselves.
         inside: dict[Names, FloatArray] = {}
         for table in measured:
@@ -131,16 +109,25 @@ class TreeFit:
     def _projection(self) -> Projection:
         return Projection(self.model, list(self.variances))
 
+    @one_thread()
     def run(
         self,
-        extra_potentials: Sequence[FloatArray],
+        extra_potentials: Sequence[FloatArray] = (),
         entropy: float = ENTROPY,
         iterations: int = ITERATIONS,
     ) -> list[FloatArray]:
-        """Return the probabilities of the cells of each node; parameters are those of
-        ``fit_tree``."""
+        """Return the probabilities of each clique's cells, one table for each node of the model,
+        that fit the tables best.
+
+        extra_potentials   log-potentials that are added to those of ``start``, one table a node
+        entropy            w, weight of the entropy
+        iterations         most steps of L-BFGS-B
+        """
         from scipy.optimize import minimize
 
+        base = product_potentials(self.model, self.start, extra_potentials)
+        if not self.tables:
+            return self.model.marginals(base)[0]
         is_alone = len(self.model.nodes) == len(self.variances) == 1
         if is_alone and not any(table.any() for table in extra_potentials):
             ((names, table),) = self.tables.items()
@@ -153,7 +140,6 @@ class TreeFit:
         tables = [*self.tables.values(), *self.inside.values()]
         target = np.concatenate([table.ravel() for table in tables]) / self.rows
         variances = np.repeat(list(self.variances.values()), [table.size for table in tables])
-        base = product_potentials(self.model, self.start, extra_potentials)
         penalty = weight * (variances / self.rows**2)
         firsts = np.cumsum([0, *(table.size for table in tables)])[:-1]
         noise = np.add.reduceat(np.sqrt(variances), firsts)

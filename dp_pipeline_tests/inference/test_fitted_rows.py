@@ -40,7 +40,7 @@ def random_tree(
     model = GraphicalModel(tree, TREE_SIZES)
     rng = np.random.default_rng(seed)
     potentials = [spread * rng.normal(size=node.shape) for node in model.nodes]
-    return FittedTree(tree, model, tuple(model.marginals(potentials)[0]), 100.0)
+    return FittedTree(model, tuple(model.marginals(potentials)[0]), 100.0)
 
 
 def joint(fitted: FittedTree) -> FloatArray:
@@ -92,8 +92,8 @@ def test_a_level_that_nobody_has_is_predicted_to_stay_so():
 
 
 def test_a_table_below_nothing_is_a_distribution_of_one_row():
-    measured = [NoisyMarginal(("a", "b"), np.full((2, 2), -5), Fraction(1))]
-    fitted = FittedTree.of((("a", "b"),), measured, {"a": 2, "b": 2}, iterations=100)
+    measured = (NoisyMarginal(("a", "b"), np.full((2, 2), -5), Fraction(1)),)
+    fitted = FittedRows(measured, {"a": 2, "b": 2}).fit_tree(iterations=100)
     assert fitted.rows == 1
     assert np.isclose(fitted.predict_counts(("a", "b")).sum(), 1)
 

@@ -1,7 +1,6 @@
 """Latent classes: what rows have in common, and noisy tables fitted near to that."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -18,7 +17,7 @@ from dp_pipeline.inference.latent_classes import (
     fit_near_classes,
     missed_dependence_share,
 )
-from dp_pipeline.inference.tree_fit import TreeFit, fit_tree
+from dp_pipeline.inference.tree_fit import TreeFit
 from dp_pipeline.results.measurement import marginal_of
 
 NAMES = tuple("abcdefgh")
@@ -83,8 +82,8 @@ def fitted(
     codes: IntArray = CODES,
 ) -> list[FloatArray]:
     model = GraphicalModel(tree, SIZES)
-    fit = partial(fit_near_classes, tree) if is_near else fit_tree
-    return fit(model, tables, start=start(codes), extra_potentials=extra_potentials)
+    fit = TreeFit.of(model, tables, start(codes))
+    return fit_near_classes(fit, extra_potentials) if is_near else fit.run(extra_potentials)
 
 
 def off(cells: FloatArray, codes: IntArray = CODES) -> float:
@@ -249,8 +248,8 @@ def test_a_tree_without_few_classes_is_fitted_without_them():
         cells = np.bincount(codes[:, at] * levels + codes[:, at + 1], minlength=levels**2)
         noise = rng.normal(0, 100, (levels, levels))
         tables.append(TableEstimate(link, cells.reshape(levels, levels) + noise, 100.0**2))
-    near = fit_near_classes(tree, model, tables, start=shares, extra_potentials=())
-    before = fit_tree(model, tables, start=shares)
+    fit = TreeFit.of(model, tables, shares)
+    near, before = fit_near_classes(fit, ()), fit.run()
     assert all((table == other).all() for table, other in zip(near, before, strict=True))
 
 

@@ -30,8 +30,6 @@ def entry(names: str, *empty: tuple[int, ...], sizes: dict[str, int] = SIZES) ->
 ZEROS = StructuralZeros((entry("ab", (0, 1)), entry("bc", (1, 0), (0, 1))))
 """a = 0 never has b = 1, and c is b."""
 
-CLIQUES = [("a", "b"), ("b", "c")]
-
 
 def joint(tree: FittedTree) -> np.ndarray:
     """Probabilities of all cells over a, b and c."""
@@ -44,7 +42,8 @@ def joint(tree: FittedTree) -> np.ndarray:
 def fitted_to(iterations: int, variance: float, **tables: list) -> FittedTree:
     """The fit to tables that are named by their attributes."""
     measured = [TableEstimate(tuple(n), np.array(t, float), variance) for n, t in tables.items()]
-    return FittedTree.of(CLIQUES, measured, SIZES, iterations=iterations, zeros=ZEROS)
+    valid = ZEROS.clear_forbidden_cells(measured)
+    return FittedTree.of(valid, OneWays.within(valid, SIZES), ZEROS, iterations=iterations)
 
 
 def test_the_fit_has_no_mass_in_empty_cells():

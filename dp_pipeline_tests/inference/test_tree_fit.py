@@ -16,7 +16,7 @@ from dp_pipeline.inference import tree_fit
 from dp_pipeline.inference.consistency import TableEstimate, reconcile_tables
 from dp_pipeline.inference.graphical_model import GraphicalModel, Projection
 from dp_pipeline.inference.junction_tree import JunctionTree, triangulated_cliques
-from dp_pipeline.inference.tree_fit import fit_tree
+from dp_pipeline.inference.tree_fit import TreeFit
 
 Tables = list[np.ndarray]
 
@@ -205,7 +205,7 @@ def test_without_noise_the_fit_is_the_distribution(small: Small):
     model = small.model
     exact, _ = model.marginals(small.potentials)
     cliques = [node.names for node in model.nodes]
-    fitted = fit_tree(model, measured_over(model, exact, cliques), start=even(model))
+    fitted = TreeFit.of(model, measured_over(model, exact, cliques), even(model)).run()
     for table, other in zip(fitted, exact, strict=True):
         assert np.allclose(table, other, atol=1e-3)
 
@@ -217,7 +217,7 @@ def test_overlapping_tables_without_noise_fit_within_three_rows():
     full = np.random.default_rng(5).dirichlet(np.full(1 << 10, 0.05)).reshape((2,) * 10)
     wanted = [tuple(names[(i + j) % 10] for j in steps) for steps in FIVE_OF_TEN for i in range(10)]
     measured = measured_over(model, [full], wanted)
-    (fitted,) = fit_tree(model, measured, start=even(model))
+    (fitted,) = TreeFit.of(model, measured, even(model)).run()
     gaps = [ROWS * summed(fitted, names, table.attributes) - table.table for table in measured]
     assert np.mean([np.abs(gap).sum() for gap in gaps]) < 3
 
@@ -227,7 +227,7 @@ def test_overlapping_tables_without_noise_fit_within_three_rows():
 def test_where_nothing_is_measured_the_fit_is_the_start(small: Small, seed: int):
     model, rng = small.model, np.random.default_rng(seed)
     start = {name: rng.dirichlet(np.ones(size)) for name, size in model.sizes.items()}
-    for node, table in zip(model.nodes, fit_tree(model, [], start=start), strict=True):
+    for node, table in zip(model.nodes, TreeFit.of(model, [], start).run(), strict=True):
         product = np.ones(())
         for name in node.names:
             product = np.multiply.outer(product, start[name])
@@ -242,7 +242,7 @@ def test_any_noise_leaves_probabilities_that_agree(small: Small, data: st.DataOb
         TableEstimate(names, rng.normal(0, 100, [model.sizes[name] for name in names]), 1e4)
         for names in data.draw(covered_tables(model))
     ]
-    tables = fit_tree(model, noisy, start=even(model))
+    tables = TreeFit.of(model, noisy, even(model)).run()
     for node, table in zip(model.nodes, tables, strict=True):
         assert table.shape == node.shape
         assert (table >= 0).all()
@@ -265,7 +265,7 @@ def dual_of(
 
     with monkeypatch.context() as patched:
         patched.setattr(scipy.optimize, "minimize", caught_instead)
-        fit_tree(small.model, measured, start=even(small.model))
+        TreeFit.of(small.model, measured, even(small.model)).run()
     return caught[0]
 
 
@@ -317,7 +317,7 @@ def test_what_the_fit_adds_is_in_proportion_to_the_misfit(triangle, monkeypatch)
     monkeypatch.setattr(tree_fit, "PART_OF_NOISE", 1e-6)
     small, measured = triangle
     model = small.model
-    fitted = fit_tree(model, measured, start=even(model))
+    fitted = TreeFit.of(model, measured, even(model)).run()
     rows, targets = reconcile_tables(measured, model.sizes)
     variance = {frozenset(marginal.attributes): marginal.variance for marginal in measured}
     off = np.zeros(tuple(model.sizes.values()))
@@ -346,7 +346,7 @@ def test_a_fit_ends_where_noise_outweighs_what_is_left(triangle, monkeypatch):
     for part in (0.01, 1e-9):
         monkeypatch.setattr(tree_fit, "PART_OF_NOISE", part)
         evaluations.append(0)
-        fits.append(fit_tree(small.model, measured, start=even(small.model)))
+        fits.append(TreeFit.of(small.model, measured, even(small.model)).run())
     assert evaluations[0] < 0.9 * evaluations[1]
     rows = reconcile_tables(measured, small.model.sizes)[0]
     for table in measured:
@@ -361,7 +361,7 @@ def test_a_fit_ends_where_noise_outweighs_what_is_left(triangle, monkeypatch):
 def test_one_table_of_all_is_projected_to_nearest_shares(clique, names):
     model = GraphicalModel(JunctionTree((clique,), ()), {"a": 2, "b": 2})
     counts = np.array([[60.0, -20.0], [50.0, 10.0]])
-    (fitted,) = fit_tree(model, [TableEstimate(names, counts, 9.0)], start=even(model))
+    (fitted,) = TreeFit.of(model, [TableEstimate(names, counts, 9.0)], even(model)).run()
     # 100 rows: 20/3 less in each cell of those that stay above none.
     nearest = np.maximum(counts - 20 / 3, 0) / 100
     assert np.allclose(fitted, nearest if clique == names else nearest.T)
@@ -375,7 +375,7 @@ def test_a_table_far_from_independence_is_kept_nearer():
     left = []
     for variance in (1.0, 1e5):
         noisy = [TableEstimate(pair, far, variance) for pair in (("a", "b"), ("b", "c"))]
-        (fitted,) = fit_tree(model, noisy, start=even(model))
+        (fitted,) = TreeFit.of(model, noisy, even(model)).run()
         off = np.abs(1000 * summed(fitted, model.nodes[0].names, ("a", "b")) - far).max()
         left.append(off / variance**0.5)
     assert left[0] < left[1] / 2
@@ -385,7 +385,7 @@ def test_negative_cells_and_a_negative_number_of_rows_are_fitted():
     model, _ = model_over({"a": 3}, [])
     for counts in ([-5.0, -7.0, -9.0], [0.0, 0.0, 0.0], [-1e9, 1e9, 0.0]):
         table = TableEstimate(("a",), np.array(counts), 2.0)
-        (fitted,) = fit_tree(model, [table], start=even(model))
+        (fitted,) = TreeFit.of(model, [table], even(model)).run()
         assert np.isfinite(fitted).all()
         assert fitted.sum() == pytest.approx(1)
 
@@ -403,7 +403,7 @@ def test_a_fit_uses_one_thread(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(scipy.optimize, "minimize", counting)
     with threadpool_limits(2):
-        fit_tree(model, [table], start=even(model))
+        TreeFit.of(model, [table], even(model)).run()
     assert threads == {1}
 
 
@@ -421,7 +421,7 @@ def test_a_marginal_measured_well_stays():
             noisy = counts + rng.normal(0, quiet, counts.shape)
             measured.append(TableEstimate((name,), noisy, quiet**2))
         start = {name: counts / ROWS for name, counts in ways.items()}
-        (table,) = fit_tree(model, measured, start=start)
+        (table,) = TreeFit.of(model, measured, start).run()
         errors.append(np.abs(table.sum(axis=1) - start["a"]).sum())
     # Of noise of a thousandth of the rows, and not of a fifth.
     assert np.mean(errors) < 0.01

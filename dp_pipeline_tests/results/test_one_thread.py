@@ -32,12 +32,12 @@ import sys
 import numpy as np
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.graphical_model import GraphicalModel
-from dp_pipeline.inference.tree_fit import fit_tree
+from dp_pipeline.inference.tree_fit import TreeFit
 from dp_pipeline.inference.junction_tree import JunctionTree
 model = GraphicalModel(JunctionTree((("a", "b"),), ()), {"a": 2, "b": 2})
 shares = np.array([0.5, 0.5])
 ways = [TableEstimate((name,), 10 * shares, 1.0) for name in "ab"]
-fit_tree(model, ways, start={"a": shares, "b": shares})
+TreeFit.of(model, ways, {"a": shares, "b": shares}).run()
 print([one for one in ("sklearn", "pandas") if one in sys.modules])
 """
 

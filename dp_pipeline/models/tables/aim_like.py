@@ -18,7 +18,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.scores import UNIT, DependenceScore
 from dp_pipeline.gate.selection import MAX_SCORE
 from dp_pipeline.inference.clique_growth import CliqueGrowth
-from dp_pipeline.inference.fitted_tree import FittedTree
+from dp_pipeline.inference.fitted_tree import FittedRows, FittedTree
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.results.measurement import NoiseRate, NoisyMarginal
@@ -123,11 +123,10 @@ class AimLike(TableModel):
 
     def _sample(self, curator: Curator, state: "_State", rng: Generator) -> SyntheticTable:
         sizes, zeros = state.growth.sizes, state.fitted.zeros
-        cliques, measured = state.growth.cliques, state.measured
-        fitted = FittedTree.of(cliques, measured, sizes, iterations=THOROUGH, zeros=zeros)
-        codes = fitted.draw_codes(self.rows_to_draw(fitted.rows), rng)
+        fitted = FittedRows(state.measured, sizes, zeros=zeros).fit_tree(iterations=THOROUGH)
+        codes, tree = fitted.draw_codes(self.rows_to_draw(fitted.rows), rng), fitted.model.tree
         return self.released_table(
-            curator.domain, rng, codes, measured, fitted.tree.cliques, fitted.tree.links
+            curator.domain, rng, codes, state.measured, tree.cliques, tree.links
         )
 
 
@@ -143,8 +142,7 @@ class _State:
     def of(
         cls, growth: CliqueGrowth, measured: tuple[NoisyMarginal, ...], zeros: StructuralZeros
     ) -> Self:
-        sizes, cliques = growth.sizes, growth.cliques
-        fitted = FittedTree.of(cliques, measured, sizes, iterations=QUICK, zeros=zeros)
+        fitted = FittedRows(measured, growth.sizes, zeros=zeros).fit_tree(iterations=QUICK)
         return cls(growth, measured, fitted)
 
     def grow_graph(self, names: Names) -> CliqueGrowth | None:

@@ -14,7 +14,6 @@ from dp_pipeline.gate.scores import DependenceScore, Score
 from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree, OneWays
-from dp_pipeline.inference.junction_tree import triangulated_cliques
 from dp_pipeline.models.tables.base import TableModel, clique_cells
 from dp_pipeline.models.tables.privhd import pairs_of
 from dp_pipeline.results.derived_attribute import Grouping
@@ -89,12 +88,9 @@ class Mst(TableModel):
         # Constraints may leave room for fewer edges, or for none: then there is more for the rest.
         tables = tree or ([(name,) for name in names] if remaining else [])
         measured = coarse.tabulate({table: remaining / len(tables) for table in tables})
+        answers = zeros.clear_forbidden_cells((*one_ways.grouped(groupings), *measured))
         fitted = FittedTree.of(
-            triangulated_cliques([*zeros.pairs, *tree], sizes),
-            (*one_ways.grouped(groupings), *measured),
-            sizes,
-            iterations=ITERATIONS,
-            zeros=zeros,
+            answers, OneWays.within(answers, sizes), zeros, iterations=ITERATIONS
         )
         codes = fitted.draw_codes(self.rows_to_draw(fitted.rows), rng)
         columns = [
@@ -107,8 +103,8 @@ class Mst(TableModel):
             rng,
             codes,
             (*one_ways.measured, *measured),
-            fitted.tree.cliques,
-            fitted.tree.links,
+            fitted.model.tree.cliques,
+            fitted.model.tree.links,
             groupings=groupings,
         )
 

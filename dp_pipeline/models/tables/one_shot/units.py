@@ -52,8 +52,8 @@ class UnitRelease:
         """
         marginals = self.fitted.one_way_marginals
         count = round(marginals.rows / UNIT_WEIGHT) if rows_to_draw is None else rows_to_draw
-        tree = self.fitted.fit_tree()
-        groups = dict(zip(tree.model.sizes, tree.draw_codes(count, rng).T, strict=True))
+        fitted = self.fitted.fit_tree()
+        groups = dict(zip(fitted.model.sizes, fitted.draw_codes(count, rng).T, strict=True))
         groupings = self.fitted.all_groupings
 
         def expand(name: str, codes: IntArray) -> IntArray:
@@ -64,8 +64,8 @@ class UnitRelease:
         sizes = self.parts.row_counts(units[SIZE])
         owners = np.repeat(np.arange(count), sizes)
         evidence = {name: groups[name][owners].astype(np.int64) for name in of_units}
-        tables = tree.model.by_clique(list(tree.tables))
-        sampled = sample_conditionally(tree.tree, tables, evidence, rng)
+        tables = fitted.model.by_clique(list(fitted.tables))
+        sampled = sample_conditionally(fitted.model.tree, tables, evidence, rng)
         parts = {name: expand(name, codes) for name, codes in sampled.items()}
         columns = {name: codes[owners] for name, codes in units.items()} | parts
         paired = range(2, self.parts.at_most + 1) if self.pairs else ()
