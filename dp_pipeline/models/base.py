@@ -377,32 +377,21 @@ class ModelFit:
         """The ε or ρ that the fit spends; of a refinement, what it adds to the earlier fit."""
         return self.guarantee.amount - (self.refines.guarantee.amount if self.refines else 0)
 
-    def curator(
-        self,
-        accountant: Accountant,
-        counter: Counter | None,
-        transcript: Transcript,
-        noise: NoiseSource,
-        paid: PaidMarginals | None = None,
-    ) -> Curator:
-        """Return the curator of some rows, or of stored answers, that spends from an accountant.
+    def curator(self, executor: QueryExecutor[Counter], paid: PaidMarginals) -> Curator:
+        """Return the curator of the rows, or of the stored answers, of an executor.
 
-        counter   what counts the rows, tables alone where units have parts; with None every answer
-                  must be in the transcript
-        paid      answers that may be refined, to which the curator adds its own
+        executor   where units have parts, its counter is asked for tables alone
+        paid       answers that may be refined, to which the curator adds its own
         """
-        domain, has_parts = self.spec.domain, self.spec.domain.parts is not None
-        if has_parts and counter is not None:
-            # It answers questions about tables, and refuses all others.
-            counter = cast(Counter, PartsCounter(counter, domain))
-        return Curator(
-            QueryExecutor(counter, accountant, transcript, noise),
-            domain,
-            self.spec.distance * (UNIT_WEIGHT if has_parts else 1),
-            not self.spec.is_release,
-            self.spec.relation,
-            {} if paid is None else paid,
-        )
+        domain, distance = self.spec.domain, self.spec.distance
+        if domain.parts is not None:
+            distance *= UNIT_WEIGHT
+            if executor.counter is not None:
+                # It answers questions about tables, and refuses all others.
+                parts = cast(Counter, PartsCounter(executor.counter, domain))
+                executor = replace(executor, counter=parts)
+        is_benchmark = not self.spec.is_release
+        return Curator(executor, domain, distance, is_benchmark, self.spec.relation, paid)
 
     def fit_model(
         self,
@@ -418,7 +407,7 @@ class ModelFit:
         In pure ε, a new clustering gets a noisy number of the rows that were dropped for a value
         that is not as declared, at no further cost.
 
-        counter   see ``curator``; None repeats a fit without cost or noise
+        counter   exact answers; None repeats a fit from stored ones, without cost or noise
         epsilon   the requested ε, for which ``guarantee`` holds
         rng       see ``Model.fit``
 
@@ -426,7 +415,7 @@ class ModelFit:
         """
         paid = dict(self.refines.paid) if self.refines else {}
         accountant = Accountant(self.amount, self.guarantee.currency)
-        curator = self.curator(accountant, counter, transcript, noise, paid)
+        curator = self.curator(QueryExecutor(counter, accountant, transcript, noise), paid)
         model = self.model
         if self.refines is not None:
             released = model.refine(self.refines.released, curator, epsilon=epsilon, rng=rng)

@@ -15,6 +15,7 @@ from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.config.windows import range_text
+from dp_pipeline.gate.charge import QueryExecutor
 from dp_pipeline.gate.noise import NoiseSource
 from dp_pipeline.models import build_model
 from dp_pipeline.models.base import (
@@ -312,7 +313,7 @@ class EpsilonRelease(NoisyRelease):
 
             accountant = Accountant(self.evaluation)
             quality = private_quality(
-                fit.curator(accountant, rows, transcript, noise),
+                fit.curator(QueryExecutor(rows, accountant, transcript, noise), {}),
                 result.released,
                 epsilon=self.evaluation,
                 label=self.spec.label,
