@@ -26,7 +26,7 @@ from dp_pipeline.export.folder import (
     sums_text,
 )
 from dp_pipeline.export.intervals import added_columns
-from dp_pipeline.export.readme import DOCUMENTS, README, TABLES, described_publisher, readme_text
+from dp_pipeline.export.readme import DOCUMENTS, README, described_publisher, readme_text
 from dp_pipeline.export.tables import (
     CENTRES,
     COMMA,
@@ -49,7 +49,7 @@ from dp_pipeline.reporting.releases import (
 )
 from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, escape_markdown
-from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.bundle import TABLES, Bundle
 from dp_pipeline.results.clusters import Columns, row_count
 from dp_pipeline.results.source_types import StoredColumn, stored_columns, typed_levels
 from dp_pipeline.results.synthetic_table import PART, UNIT

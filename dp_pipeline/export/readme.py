@@ -21,26 +21,6 @@ DOCUMENTS = {
 }
 """File → what it holds."""
 
-TABLES = {
-    "synthetic": "Synthetic rows, or parts of the synthetic units, in the columns of the source",
-    "units": "Synthetic units, each with the number of its parts, which are in the other table",
-    "centres": "Released centres, with the noisy number of rows of each where there is one",
-    "synopsis": "Map: boxes with their noisy number of rows",
-    "left_out": "Noisy number of rows without a place, which are in no box",
-    "codes": "The synthetic rows as codes of levels and bins",
-    "marginals": "Share of every level among the synthetic rows",
-    "cliques": "Nodes of the model graph",
-    "measured": "Tables that were measured, with their noise",
-    "cells": "Noisy counts",
-    "weighted": "Tables that were measured, each unit counted as 1 in all, with their noise",
-    "weighted_cells": "Noisy counts of these tables, in units",
-    "groups": "The group that each level was counted in",
-    "dependence": "Likely distance of each scored pair from independence, in rows",
-    "classes": "Published classes, with their noisy number of rows",
-    "released": "The k-anonymous rows",
-}
-"""Table → what it holds."""
-
 _WIDTH = 88
 
 _ABOUT = {

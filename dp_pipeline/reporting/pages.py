@@ -26,7 +26,7 @@ from dp_pipeline.reporting.releases import (
     Standing,
 )
 from dp_pipeline.reporting.rendering import render, write_page
-from dp_pipeline.results.bundle import REFINES
+from dp_pipeline.results.bundle import REFINES, TABLES
 
 
 class Timeline(NamedTuple):
@@ -43,7 +43,7 @@ def card(release: ReportedRelease) -> str:
     charges grows. Raises BoundaryViolation for what ``require_showable`` refuses."""
     release.require_showable()
     level = "k" if release.bundle.is_k_anonymous else "epsilon"
-    return render(f"card_{level}.md.j2", release=release, figures=FIGURES)
+    return render(f"card_{level}.md.j2", release=release, tables=TABLES, figures=FIGURES)
 
 
 def write_report(  # noqa: PLR0913

@@ -37,6 +37,33 @@ K_ANONYMITY = "promise"
 ALLOWED = "allow_not_dp"
 """The fact that says whether its data set file allows such a release by name."""
 
+TABLES = {
+    "synthetic": "Synthetic rows, or parts of the synthetic units, in the columns of the source",
+    "units": "Synthetic units, each with the number of its parts, which are in the other table",
+    "centres": "Centres in the units of the data, with the noisy number of rows of each if any",
+    "sizes": "Noisy number of rows of each centre",
+    "synopsis": "Map: boxes with their noisy number of rows",
+    "left_out": "Noisy number of rows without a place, which are in no box",
+    "codes": "The synthetic rows as codes of levels and bins",
+    "marginals": "Share of every level among the synthetic rows",
+    "cliques": "Nodes of the model graph",
+    "measured": "Tables that were measured, with their noise",
+    "cells": "Noisy counts",
+    "weighted": "Tables that were measured, each unit counted as 1 in all, with their noise",
+    "weighted_cells": "Noisy counts of these tables, in units",
+    "groups": "The group that each level was counted in",
+    "dependence": "Likely distance of each scored pair from independence, in rows",
+    "bits": "Bits of which the classes are made",
+    "bit_levels": "Levels for which a bit is yes",
+    "classes": "Published classes, with their noisy number of rows",
+    "counts": "Noisy number of rows of each published class and level of the label",
+    "total": "Noisy number of rows of each level of the label, in all published classes together",
+    "claims": "What is guaranteed of the classes, and what is not",
+    "threshold": "The numbers behind these claims",
+    "released": "The k-anonymous rows",
+}
+"""Table of a release → what it holds."""
+
 
 @dataclass(frozen=True)
 class Bundle:
