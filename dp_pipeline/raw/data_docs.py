@@ -61,7 +61,7 @@ def write_data_docs(spec: DatasetSpec, snapshot: Snapshot) -> Path:
             suites.append((f"{spec.name}_rows", row_dependent, frame))
         folder = snapshot.folder / FOLDER
         with temporary_folder(folder) as scratch:
-            _validate_and_write(spec, suites, scratch)
+            _validate_and_write(suites, scratch)
             _make_private(scratch)
             if folder.exists():
                 shutil.rmtree(folder)
@@ -77,7 +77,7 @@ def _with_dictionaries(table: pa.Table) -> pa.Table:
     return table
 
 
-def _validate_and_write(spec: DatasetSpec, suites: list[Suite], folder: Path) -> None:
+def _validate_and_write(suites: list[Suite], folder: Path) -> None:
     context = library_context()
     site = {
         "class_name": "SiteBuilder",
@@ -90,7 +90,7 @@ def _validate_and_write(spec: DatasetSpec, suites: list[Suite], folder: Path) ->
     }
     context.add_data_docs_site("custodian", site)
     for name, expectations, frame in suites:
-        suite = context.suites.add(library_suite(spec, name, expectations))
+        suite = context.suites.add(library_suite(name, expectations))
         text = json.dumps(suite.to_json_dict(), indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
         definition = add_frame_source(context, name)

@@ -5,19 +5,22 @@ snapshot. *Row-dependent* ones depend on rows, and never stop release data: one 
 release on or off, which everyone would see.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.sections import DeclaredExpectation
 
 PERSON = "person id"  # Name of the person's column in frames; no attribute has a space in its name
 TIME = "time of a row"  # Name of the column of windows' times in frames
 _SECOND = " 2"
-Rule = Literal["exists", "type", "rows", "present", "levels", "bounds", "kept", "declared"]
+HAS_ROWS = "expect_table_row_count_to_be_between"
+_PRESENT = "expect_column_values_to_not_be_null"
+_IN_SET = "expect_column_values_to_be_in_set"
 
 
 @dataclass(frozen=True)
@@ -28,22 +31,18 @@ class Expectation:
     description  a sentence for people, about the declaration and not the rows
     structural   whether it depends on the stored schema alone
     blocking     whether its failure stops the snapshot from being prepared
-    rule         kind of test: ``exists`` (one such column), ``type`` (of the column), ``rows`` (at
-                 least one), ``present`` (no missing value), ``levels`` or ``bounds`` (declared
-                 values), ``kept`` (a frame column of truth values is true), ``declared``
-    attribute    tested attribute, PERSON, TIME or ``constraint_column``; None for the table
+    type         its type in Great Expectations
+    arguments    its other arguments there; columns are those of a frame
     share        share of the rows, or of the present values, that have to be as expected
-    declared     the data set file's own expectation in Great Expectations' words, or None
     """
 
     name: str
     description: str
     structural: bool
     blocking: bool
-    rule: Rule
-    attribute: str | None = None
+    type: str
+    arguments: Mapping[str, Any]
     share: Fraction = Fraction(1)
-    declared: DeclaredExpectation | None = None
 
 
 def expectations_of(spec: DatasetSpec) -> tuple[Expectation, ...]:
@@ -61,25 +60,29 @@ def _expectations(spec: DatasetSpec) -> Iterator[Expectation]:
         ending = {PERSON: "_person_id", TIME: "_window_time"}.get(name, f"__{name}")
         if name.endswith(_SECOND):
             ending = f"_2__{name.removesuffix(_SECOND)}"
-        sentence = f"The source has exactly one column {column!r}."
-        yield Expectation(f"column{ending}", sentence, True, True, "exists", name)
+        sentence, type_ = f"The source has exactly one column {column!r}.", "expect_column_to_exist"
+        yield Expectation(f"column{ending}", sentence, True, True, type_, {"column": name})
         numbers = "dates or times" if column in spec.time_columns else "numbers"
         numbers = "whole numbers" if name == PERSON else numbers
         sentence = f"Column {column!r} is stored as text or as {numbers}."
-        yield Expectation(f"type{ending}", sentence, True, True, "type", name)
+        arguments = {"column": name, "type_list": ["str", "float64"]}
+        type_ = "expect_column_values_to_be_in_type_list"
+        yield Expectation(f"type{ending}", sentence, True, True, type_, arguments)
     may_block = not spec.is_release
-    yield Expectation("has_rows", "The table has at least one row.", False, may_block, "rows")
+    sentence = "The table has at least one row."
+    yield Expectation("has_rows", sentence, False, may_block, HAS_ROWS, {"min_value": 1})
     for attribute in spec.domain:
         yield from _value_expectations(attribute, may_block=may_block)
     for number, constraint in enumerate(spec.domain.row_constraints, start=1):
         words, column = f"the constraint: {constraint.words}", constraint_column(number)
-        yield _row_expectation(spec, f"keeps_constraint_{number}", "keep", words, "kept", column)
+        name = f"keeps_constraint_{number}"
+        yield _row_expectation(spec, name, "keep", words, _IN_SET, column=column, value_set=[True])
     if spec.protection.column is not None:
         words = f"a person id in {spec.protection.column!r}"
-        yield _row_expectation(spec, "present_person_id", "have", words, "present", PERSON)
+        yield _row_expectation(spec, "present_person_id", "have", words, _PRESENT, column=PERSON)
     if spec.windows is not None:
-        words = f"in {spec.windows.column!r} when it is from"
-        yield _row_expectation(spec, "present_window_time", "say", words, "kept", TIME)
+        words, name = f"in {spec.windows.column!r} when it is from", "present_window_time"
+        yield _row_expectation(spec, name, "say", words, _IN_SET, column=TIME, value_set=[True])
     for declared in spec.expectations:
         yield _declared_expectation(spec, declared)
 
@@ -112,39 +115,43 @@ def constraint_column(number: int) -> str:
 
 
 def _value_expectations(attribute: Attribute, *, may_block: bool) -> Iterator[Expectation]:
-    sentences: dict[Rule, str] = {}
+    is_blocking = may_block and not attribute.keeps_rows
+
+    def expect(prefix: str, sentence: str, type_: str, **arguments: Any) -> Expectation:
+        name, arguments = f"{prefix}__{attribute.name}", {"column": attribute.name, **arguments}
+        return Expectation(name, sentence, False, is_blocking, type_, arguments, attribute.usable)
+
     if not attribute.nullable:
         noun = _noun(attribute)
+        sentence = f"No value of {attribute.name} is missing."
         if attribute.usable != 1:
             share = _at_least(attribute.usable)
-            sentences["present"] = f"{share} of the rows have a {noun} in {attribute.name}."
+            sentence = f"{share} of the rows have a {noun} in {attribute.name}."
         elif attribute.is_numeric:
-            sentences["present"] = f"Every value of {attribute.name} is a {noun}; none is missing."
-        else:
-            sentences["present"] = f"No value of {attribute.name} is missing."
+            sentence = f"Every value of {attribute.name} is a {noun}; none is missing."
+        yield expect("present", sentence, _PRESENT)
     # Rows have nothing to break in parts that are still to be discovered.
-    if attribute.coordinate is not None or attribute.cells is not None:
-        sentences["bounds" if attribute.is_numeric else "levels"] = _value_sentence(attribute)
-    name, is_blocking = attribute.name, may_block and not attribute.keeps_rows
-    for rule, sentence in sentences.items():
-        yield Expectation(
-            f"{rule}__{name}", sentence, False, is_blocking, rule, name, share=attribute.usable
-        )
+    if attribute.coordinate is not None:
+        ends = {"min_value": attribute.coordinate.lower, "max_value": attribute.coordinate.upper}
+        type_ = "expect_column_values_to_be_between"
+        yield expect("bounds", _value_sentence(attribute), type_, **ends)
+    elif isinstance(attribute.cells, Levels):
+        levels = list(attribute.cells.values)
+        yield expect("levels", _value_sentence(attribute), _IN_SET, value_set=levels)
 
 
 def _row_expectation(
-    spec: DatasetSpec, name: str, verb: str, words: str, rule: Rule, column: str
+    spec: DatasetSpec, name: str, verb: str, words: str, type_: str, **arguments: Any
 ) -> Expectation:
     """Return an expectation that every row, or the declared share of the rows, has to meet.
 
     verb    plural verb of the sentence "Every row VERB WORDS."
-    column  frame column
     """
     subject = f"Every row {'has' if verb == 'have' else verb + 's'}"
     if spec.usable != 1:
         subject = f"{_at_least(spec.usable)} of the rows {verb}"
     sentence = f"{subject} {words}."
-    return Expectation(name, sentence, False, not spec.is_release, rule, column, share=spec.usable)
+    return Expectation(name, sentence, False, not spec.is_release, type_, arguments, spec.usable)
 
 
 def _noun(attribute: Attribute) -> str:
@@ -176,6 +183,7 @@ def _declared_expectation(spec: DatasetSpec, declared: DeclaredExpectation) -> E
     columns = tuple(declared.columns.values())
     # Two underscores before an attribute, so that none is taken for the person's column.
     endings = [f"__{name}" if name in spec.domain.names else "_person_id" for name in columns]
+    frame_columns = {key: frame_column(spec, c) for key, c in declared.columns.items()}
     suffix = f"__{declared.name}" if declared.name else ""
     arguments = ", ".join(f"{key} {value}" for key, value in declared.arguments.items())
     sentence = f"{declared.type} of {' and '.join(columns)}{arguments and ': ' + arguments}."
@@ -186,7 +194,7 @@ def _declared_expectation(spec: DatasetSpec, declared: DeclaredExpectation) -> E
         sentence,
         False,
         declared.is_critical and not spec.is_release,
-        "declared",
-        share=declared.mostly,
-        declared=declared,
+        declared.type,
+        {**frame_columns, **declared.arguments},
+        declared.mostly,
     )

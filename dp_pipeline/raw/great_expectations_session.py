@@ -17,23 +17,11 @@ import pandas as pd
 
 from dp_pipeline.config.database import has_driver
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import PipelineError
-from dp_pipeline.raw.expectations import Expectation, Rule, frame_column
+from dp_pipeline.raw.expectations import HAS_ROWS, Expectation
 from dp_pipeline.raw.stages import BatchReader
 from dp_pipeline.raw.validation_frames import row_frame
 from dp_pipeline.raw.workers import ParallelMap
-
-_LIBRARY_NAMES: dict[Rule, str] = {
-    "exists": "expect_column_to_exist",
-    "type": "expect_column_values_to_be_in_type_list",
-    "rows": "expect_table_row_count_to_be_between",
-    "present": "expect_column_values_to_not_be_null",
-    "levels": "expect_column_values_to_be_in_set",
-    "bounds": "expect_column_values_to_be_between",
-    "kept": "expect_column_values_to_be_in_set",
-}
-"""Rule → the library's name of its expectation; a declared expectation has its own."""
 
 VERDICTS_ONLY = "BOOLEAN_ONLY"
 _COUNTS_ONLY = {"result_format": "BASIC", "partial_unexpected_count": 0}
@@ -106,7 +94,7 @@ class Tally(NamedTuple):
         )
 
     def is_fulfilled(self, expectation: Expectation) -> bool:
-        if expectation.rule == "rows":
+        if expectation.type == HAS_ROWS:
             return self.row_count > 0
         if self.failed or not self.row_count:
             return not self.failed
@@ -127,7 +115,7 @@ def _results(
 
     PipelineError unless there is one result for each expectation.
     """
-    suite = library_suite(spec, spec.name, expectations)
+    suite = library_suite(spec.name, expectations)
     definition = add_frame_source(library_context(), "frame")
     batch = definition.get_batch(batch_parameters={"dataframe": frame})
     results = batch.validate(suite, result_format=form)
@@ -182,43 +170,19 @@ def add_frame_source(context: Any, name: str) -> Any:
     return asset.add_batch_definition_whole_dataframe("all")
 
 
-def library_suite(spec: DatasetSpec, name: str, expectations: Sequence[Expectation]) -> Any:
+def library_suite(name: str, expectations: Sequence[Expectation]) -> Any:
     """Return expectations as a suite of Great Expectations."""
     library, translated = load_library(), []
     for expectation in expectations:
-        if expectation.declared is not None:
-            type_ = expectation.declared.type
-            columns = expectation.declared.columns.items()
-            arguments: dict[str, Any] = {key: frame_column(spec, column) for key, column in columns}
-            for key, value in expectation.declared.arguments.items():
-                arguments[key] = list(value) if isinstance(value, tuple) else value
-        else:
-            type_, arguments = _LIBRARY_NAMES[expectation.rule], _arguments(spec, expectation)
-        if "_values_" in type_ or "_value_" in type_:
+        arguments = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in expectation.arguments.items()
+        }
+        if "_values_" in expectation.type or "_value_" in expectation.type:
             arguments["mostly"] = float(expectation.share)
         # expect_column_to_exist → ExpectColumnToExist
-        class_name = "".join(word.capitalize() for word in type_.split("_"))
+        class_name = "".join(word.capitalize() for word in expectation.type.split("_"))
         severity = "critical" if expectation.blocking else "warning"
         make = getattr(library.expectations, class_name)
         translated.append(make(**arguments, severity=severity, meta={"name": expectation.name}))
     return library.ExpectationSuite(name=name, expectations=translated)
-
-
-def _arguments(spec: DatasetSpec, expectation: Expectation) -> dict[str, Any]:
-    name = expectation.attribute
-    arguments: dict[str, Any] = {} if name is None else {"column": name}
-    match expectation.rule:
-        case "type":
-            arguments["type_list"] = ["str", "float64"]
-        case "rows":
-            arguments["min_value"] = 1
-        case "levels":
-            cells = spec.domain[str(name)].cells
-            arguments["value_set"] = list(cells.values) if isinstance(cells, Levels) else []
-        case "kept":
-            arguments["value_set"] = [True]
-        case "bounds":
-            box = spec.domain[str(name)].coordinate
-            assert box is not None
-            arguments |= {"min_value": box.lower, "max_value": box.upper}
-    return arguments
