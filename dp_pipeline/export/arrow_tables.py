@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from functools import partial
-from itertools import chain
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -22,11 +21,8 @@ Stored = Mapping[str, StoredColumn]
 """Column → the type of the source that it has in Parquet and Arrow."""
 
 
-def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]:
-    """Yield a table as Arrow tables of one schema, batch by batch; a single empty one if no rows.
-
-    stored   column → the type of the source, which it gets
-    """
+def _arrow_batches(table: Columns, stored: Stored | None) -> tuple[Any, Iterator[Any]]:
+    """Return the schema of a table, and the table as Arrow tables, batch by batch."""
     stored = stored or {}
 
     def convert(name: str, type_: Any, values: np.ndarray) -> Any:
@@ -42,14 +38,12 @@ def arrow_batches(table: Columns, stored: Stored | None = None) -> Iterator[Any]
         for name in table
     }
     schema = pa.schema(types.items())
-    if not len(table):
-        yield schema.empty_table()
     # Column by column: as texts of NumPy, all of a batch are many times as large.
     columns = [
         map(partial(convert, name, type_), batches_of(table, name)) for name, type_ in types.items()
     ]
-    for arrays in zip(*columns, strict=True):
-        yield pa.table(list(arrays), schema=schema)
+    batches = zip(*columns, strict=True)
+    return schema, (pa.table(list(arrays), schema=schema) for arrays in batches)
 
 
 Labels = Mapping[str, Sequence[str]]
@@ -153,8 +147,8 @@ def write_parquet(file: BinaryIO, table: Columns, stored: Stored | None = None) 
 
     stored   column → the type of the source, which it gets
     """
-    first, batches = _with_first(arrow_batches(table, stored))
-    with pq.ParquetWriter(file, first.schema) as writer:
+    schema, batches = _arrow_batches(table, stored)
+    with pq.ParquetWriter(file, schema) as writer:
         for batch in batches:
             writer.write_table(batch, row_group_size=ROWS_A_BATCH)
 
@@ -164,15 +158,10 @@ def write_arrow(file: BinaryIO, table: Columns, stored: Stored | None = None) ->
 
     stored   column → the type of the source, which it gets
     """
-    first, batches = _with_first(arrow_batches(table, stored))
-    with pa.ipc.new_file(file, first.schema) as writer:
+    schema, batches = _arrow_batches(table, stored)
+    with pa.ipc.new_file(file, schema) as writer:
         for batch in batches:
             writer.write_table(batch)
-
-
-def _with_first(batches: Iterator[Any]) -> tuple[Any, Iterator[Any]]:
-    first = next(batches)
-    return first, chain([first], batches)
 
 
 def _source_type(column: StoredColumn) -> Any:

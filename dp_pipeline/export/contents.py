@@ -50,7 +50,7 @@ from dp_pipeline.reporting.releases import (
 from dp_pipeline.reporting.rendering import card_page
 from dp_pipeline.reporting.text import cost_text, escape_markdown
 from dp_pipeline.results.bundle import TABLES, Bundle
-from dp_pipeline.results.clusters import Columns, row_count
+from dp_pipeline.results.clusters import Columns, Tables, row_count
 from dp_pipeline.results.source_types import StoredColumn, stored_columns, typed_levels
 from dp_pipeline.results.synthetic_table import PART, UNIT
 from dp_pipeline.spreadsheet import escape_formula
@@ -172,37 +172,50 @@ _MEDIA = {
 class Sheet(NamedTuple):
     """A table of an export.
 
-    name       name in the release
-    path       path of the file in the exported folder
-    released   columns of the release
-    added      columns that an export computes from the released ones
+    name         name in the release
+    path         path of the file in the exported folder
+    table        columns of the release and, after them, those that an export computes from them
+    added        names of the computed columns
+    attributes   column → the declared attribute that it shows
+    stored       column → its type in the source, for synthetic rows in Parquet or Arrow
     """
 
     name: str
     path: str
-    released: Columns
-    added: Columns
+    table: Columns
+    added: list[str]
+    attributes: dict[str, Attribute]
+    stored: dict[str, StoredColumn]
 
     @property
-    def table(self) -> Columns:
-        return {**self.released, **self.added} if self.added else self.released
+    def title(self) -> str:
+        return TABLES.get(self.name, "A table of the release")
 
 
-def sheets_of(bundle: Bundle, ending: str) -> list[Sheet]:
+def sheets_of(release: ReportedRelease, ending: str) -> list[Sheet]:
     """Return the tables of an export, the most useful ones first.
 
     ending   format of their files: ``csv``, ``parquet`` or ``arrow``
 
     Sizes of clusters are no table here, but a column of their centres.
     """
-    tables = bundle.tables
+    tables = release.bundle.tables
     paths = {name: name for name in _FIRST if name in tables}
     details = [name for name in tables if name not in (*_FIRST, SIZES)]
     paths |= {name: f"{_DETAILS}/{name}" for name in details}
-    return [
-        Sheet(name, f"{path}.{ending}", tables[name], added_columns(name, tables))
-        for name, path in paths.items()
-    ]
+    return [_sheet(name, f"{path}.{ending}", release) for name, path in paths.items()]
+
+
+def _sheet(name: str, path: str, release: ReportedRelease) -> Sheet:
+    tables = release.bundle.tables
+    table, added = tables[name], added_columns(name, tables)
+    if added:
+        table = {**table, **added}
+    attributes = dict(_attributes(name, table, release.spec, tables))
+    stored = {}
+    if name == SYNTHETIC and not path.endswith(".csv"):
+        stored = stored_columns(attributes.items(), release.bundle.facts)
+    return Sheet(name, path, table, list(added), attributes, stored)
 
 
 def write_contents(
@@ -214,11 +227,10 @@ def write_contents(
     ending   format of the tables: ``csv``, ``parquet`` or ``arrow``
     day      day on which the release was settled, such as 2026-11-27
     """
-    sheets = sheets_of(release.bundle, ending)
+    sheets, sign = sheets_of(release, ending), decimal_sign(release.spec)
     for sheet in sheets:
         (folder / sheet.path).parent.mkdir(exist_ok=True)
-        sign, stored = decimal_sign(release.spec), _stored(sheet, release)
-        write_table(folder / sheet.path, sheet.table, decimal=sign, stored=stored)
+        write_table(folder / sheet.path, sheet.table, decimal=sign, stored=sheet.stored)
     documents = {
         f"{CARD}.md": card.encode(),
         f"{CARD}.html": card_page(card).encode(),
@@ -231,7 +243,7 @@ def write_contents(
         documents |= {f"{s.name}.geojson": geojson(s.name, s.table, place) for s in places}
     if isinstance(release, ReportedPrivateRelease) and is_cleared(release.bundle):
         documents |= evidence(release, day)
-    titles = {sheet.path: TABLES.get(sheet.name, "A table of the release") for sheet in sheets}
+    titles = {sheet.path: sheet.title for sheet in sheets}
     titles |= {path: DOCUMENTS.get(path, "") for path in documents}
     documents[README] = readme_text(release, titles).encode()
     for path, content in documents.items():
@@ -248,8 +260,8 @@ def _descriptor(
     folder: Path, release: ReportedRelease, sheets: list[Sheet], place: Point | None
 ) -> dict[str, Any]:
     spec, bundle = release.spec, release.bundle
-    by_path = {sheet.path: sheet for sheet in sheets}
-    paths = dict.fromkeys((*by_path, *files_of(folder)))
+    tables = {sheet.path: _table_fields(sheet, decimal_sign(spec)) for sheet in sheets}
+    paths = dict.fromkeys((*tables, *files_of(folder)))
     return {
         "$schema": f"{_PROFILES}/datapackage.json",
         "name": f"{spec.name}.{bundle.facts['model']}",
@@ -257,10 +269,7 @@ def _descriptor(
         "title": f"{spec.title}, by {release.name}",
         "description": f"{release.standing}. {spec.description}",
         **described_publisher(spec),
-        "resources": [
-            {**_resource(folder, path), **_table_fields(by_path.get(path), release)}
-            for path in paths
-        ],
+        "resources": [{**_resource(folder, path), **tables.get(path, {})} for path in paths],
         OWN: {
             "format": FORMAT,
             "dataset": spec.name,
@@ -286,20 +295,19 @@ def _resource(folder: Path, path: str) -> dict[str, Any]:
     }
 
 
-def _table_fields(sheet: Sheet | None, release: ReportedRelease) -> dict[str, Any]:
-    """Return the properties that only a table has in ``datapackage.json``; {} for None."""
-    if sheet is None:
-        return {}
+def _table_fields(sheet: Sheet, sign: str) -> dict[str, Any]:
+    """Return the properties that only a table has in ``datapackage.json``.
+
+    sign   the decimal sign of CSV files
+    """
     is_csv, types = sheet.path.endswith(".csv"), types_of(sheet.table)
-    attributes = dict(_attributes(sheet, release.spec, release.bundle))
-    stored = _stored(sheet, release)
     fields = [
-        _stored_field(name, stored[name], attributes[name])
-        if name in stored
-        else _field(name, types[name], attributes.get(name), sheet, is_csv=is_csv)
+        _stored_field(name, sheet.stored[name], sheet.attributes[name])
+        if name in sheet.stored
+        else _field(name, types[name], sheet, is_csv=is_csv)
         for name in sheet.table
     ]
-    sign, dialect = decimal_sign(release.spec), {}
+    dialect = {}
     if is_csv and sign != POINT:
         dialect = {"dialect": {"delimiter": DELIMITERS[sign]}}
         for field in fields:
@@ -308,20 +316,12 @@ def _table_fields(sheet: Sheet | None, release: ReportedRelease) -> dict[str, An
     missing = [""] if has_missing(sheet.table) else []
     return {
         "name": sheet.name,
-        "title": TABLES.get(sheet.name, f"Table {sheet.name} of the release"),
+        "title": sheet.title,
         "type": "table",
         **dialect,
         "schema": {"fields": fields, "missingValues": missing, **_keys(sheet)},
-        **({OWN: {"added": list(sheet.added)}} if sheet.added else {}),
+        **({OWN: {"added": sheet.added}} if sheet.added else {}),
     }
-
-
-def _stored(sheet: Sheet, release: ReportedRelease) -> dict[str, StoredColumn]:
-    """Return column → its type in the source, for synthetic rows in Parquet or Arrow; else {}."""
-    if sheet.name != SYNTHETIC or sheet.path.endswith(".csv"):
-        return {}
-    columns = _attributes(sheet, release.spec, release.bundle)
-    return stored_columns(columns, release.bundle.facts)
 
 
 _FIELD_TYPES = {"bool": "boolean", "categories": "string", "float": "number", "double": "number"}
@@ -358,29 +358,30 @@ def _keys(sheet: Sheet) -> dict[str, Any]:
     return {}
 
 
-def _attributes(sheet: Sheet, spec: DatasetSpec, bundle: Bundle) -> Iterator[tuple[str, Attribute]]:
+def _attributes(
+    name: str, table: Columns, spec: DatasetSpec, tables: Tables
+) -> Iterator[tuple[str, Attribute]]:
     """Yield (column, attribute) for each column of a table that shows a declared attribute."""
-    if sheet.name in (SYNTHETIC, UNITS):
-        declared = [column for column in spec.domain if column.name in bundle.tables[CODES]]
-        columns = list(sheet.table)
+    if name in (SYNTHETIC, UNITS):
+        declared = [column for column in spec.domain if column.name in tables[CODES]]
+        columns = list(table)
         if spec.domain.parts is not None:
-            is_of_parts, of_parts = sheet.name == SYNTHETIC, spec.domain.parts.attributes
+            is_of_parts, of_parts = name == SYNTHETIC, spec.domain.parts.attributes
             declared = [
                 attribute
                 for attribute in declared
                 if (attribute.name in of_parts) == is_of_parts and attribute.name != SIZE
             ]
             # Elsewhere a column may have the name of one of these keys.
-            columns = [name for name in columns if name not in (UNIT, PART, SIZE)]
+            columns = [column for column in columns if column not in (UNIT, PART, SIZE)]
         yield from zip(columns, declared, strict=True)
-    elif sheet.name in (CENTRES, CODES):
-        names = [name for name in sheet.table if name in spec.domain.names]
-        yield from ((name, spec.domain[name]) for name in names)
+    elif name in (CENTRES, CODES):
+        columns = [column for column in table if column in spec.domain.names]
+        yield from ((column, spec.domain[column]) for column in columns)
 
 
-def _field(
-    name: str, type_: str, attribute: Attribute | None, sheet: Sheet, *, is_csv: bool
-) -> dict[str, Any]:
+def _field(name: str, type_: str, sheet: Sheet, *, is_csv: bool) -> dict[str, Any]:
+    attribute = sheet.attributes.get(name)
     cell = escape_formula(name) if is_csv else name
     field: dict[str, Any] = {"name": cell, "type": type_}
     if name == cluster_view.SIZE:

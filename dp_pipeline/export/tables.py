@@ -94,7 +94,9 @@ def write_table(
 
 
 def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
-    """Return the table in the file that an entry of ``datapackage.json`` describes.
+    """Return the table, as it was released, in a file that ``write_table`` wrote.
+
+    resource   the entry of ``datapackage.json`` that describes the file
 
     ValueError, KeyError, TypeError or AttributeError for a wrong entry or a file of other content,
     OSError for a file that cannot be read.
@@ -109,37 +111,15 @@ def read_resource(folder: Path, resource: Mapping[str, Any]) -> Columns:
     path = folder / str(resource["path"])
     labels = {field["name"]: field[OWN]["levels"] for field in schema["fields"] if OWN in field}
     is_missing = bool(schema["missingValues"])
-    return read_table(path, types, missing=is_missing, decimal=decimal, labels=labels)
-
-
-def read_table(
-    path: Path,
-    types: Types,
-    *,
-    missing: bool,
-    decimal: str = POINT,
-    labels: Mapping[str, Sequence[str]] | None = None,
-) -> Columns:
-    """Return the table, as it was released, in a file that ``write_table`` wrote.
-
-    types     column name in the file → type
-    missing   whether an empty cell of a CSV file is a missing value, not an empty text
-    decimal   decimal sign of numbers in CSV
-    labels    column with the type of the source in Parquet and Arrow → the released texts of its
-              levels; none for numbers
-
-    ValueError, KeyError or TypeError for a file of other content.
-    """
     if path.suffix == ".csv":
         try:
-            return _read_csv(path, types, missing=missing, decimal=decimal)
+            return _read_csv(path, types, missing=is_missing, decimal=decimal)
         except (csv.Error, OverflowError):
             raise ValueError("the file must be CSV of an export, but is damaged") from None
     from dp_pipeline.export.arrow_tables import read_arrow, read_parquet
 
-    if path.suffix == ".parquet":
-        return read_parquet(path.read_bytes(), labels)
-    return read_arrow(path.read_bytes(), labels)
+    read = read_parquet if path.suffix == ".parquet" else read_arrow
+    return read(path.read_bytes(), labels)
 
 
 LINES = 1 << 16

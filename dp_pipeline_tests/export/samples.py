@@ -12,13 +12,16 @@ from dp_pipeline.config.clock import Clock, ClockBins
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Bins, Coordinate, Levels
 from dp_pipeline.export.contents import write_contents
+from dp_pipeline.export.tables import DELIMITERS, has_missing, read_resource, types_of
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.releases import ReportedPrivateRelease, ReportedRelease
 from dp_pipeline.results.accountant import GAUSSIAN, LAPLACE, Spend
 from dp_pipeline.results.bundle import Bundle
+from dp_pipeline.results.clusters import Columns
 from dp_pipeline.results.measurement import NoisyMarginal, NoisyNumber
 from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.spreadsheet import escape_formula
 from dp_pipeline_tests.reporting.samples import bundle, spec
 
 QUARTER = Fraction(1, 4)
@@ -126,3 +129,13 @@ def exported(folder: Path, release: ReportedRelease, ending: str = "csv") -> Pat
 def bad(checks: Any) -> list[str]:
     """What is said of the checks that fail."""
     return [check.line for check in checks if not check.is_good]
+
+
+def read_back(path: Path, table: Columns, sign: str = ".") -> Columns:
+    """What lies in a file of a table, read by an entry as in ``datapackage.json``."""
+    types, is_csv = types_of(table), path.suffix == ".csv"
+    names = {name: escape_formula(name) if is_csv else name for name in types}
+    fields = [{"name": names[name], "type": type_} for name, type_ in types.items()]
+    schema = {"fields": fields, "missingValues": [""] if has_missing(table) else []}
+    resource = {"path": path.name, "schema": schema, "dialect": {"delimiter": DELIMITERS[sign]}}
+    return read_resource(path.parent, resource)

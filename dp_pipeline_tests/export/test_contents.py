@@ -18,11 +18,18 @@ from dp_pipeline.export import tables
 from dp_pipeline.export.contents import write_contents
 from dp_pipeline.export.evidence import TITLES
 from dp_pipeline.export.folder import files_of, replace_folder
-from dp_pipeline.export.tables import FORMATS, has_missing, read_table, types_of, write_table
+from dp_pipeline.export.tables import FORMATS, write_table
 from dp_pipeline.reporting.pages import card
 from dp_pipeline.reporting.rendering import card_page, has_same_words
 from dp_pipeline.results.bundle import table_digest
-from dp_pipeline_tests.export.samples import CITY, STRANGE, exported, map_release, table_release
+from dp_pipeline_tests.export.samples import (
+    CITY,
+    STRANGE,
+    exported,
+    map_release,
+    read_back,
+    table_release,
+)
 from dp_pipeline_tests.reporting.samples import MARKUP, k_anonymous
 from dp_pipeline_tests.reporting.test_report import Page
 
@@ -250,7 +257,7 @@ TABLE = {
 
 def written(path: Path, table: dict[str, np.ndarray], sign: str = ".") -> dict[str, np.ndarray]:
     write_table(path, table, decimal=sign)
-    return read_table(path, types_of(table), missing=has_missing(table), decimal=sign)
+    return dict(read_back(path, table, sign))
 
 
 @pytest.mark.parametrize(("ending", "sign"), [*((ending, ".") for ending in FORMATS), ("csv", ",")])
@@ -283,7 +290,7 @@ def test_a_damaged_table_is_a_value_error(what: str, tmp_path: Path) -> None:
     assert old in content
     path.write_bytes(content.replace(old, new))
     with pytest.raises(ValueError, match="damaged"):
-        read_table(path, types_of(table), missing=False)
+        read_back(path, table)
 
 
 def test_a_table_in_parts_is_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,10 +311,11 @@ def test_a_spreadsheet_knows_signs_and_digits_of_csv(tmp_path: Path) -> None:
 
 def test_a_text_like_a_formula_is_guarded_in_csv(tmp_path: Path) -> None:
     path, texts = tmp_path / "table.csv", ["=1+1", "-0.5", "plain"]
-    write_table(path, {"=name": np.array(texts)})
+    table = {"=name": np.array(texts)}
+    write_table(path, table)
     lines = list(csv.reader(path.open(encoding="utf-8-sig")))
     assert lines == [["'=name"], ["'=1+1"], ["-0.5"], ["plain"]]
-    back = read_table(path, {"'=name": "string"}, missing=False)
+    back = read_back(path, table)
     assert [*back] == ["=name"]
     assert back["=name"].tolist() == texts
 

@@ -15,13 +15,14 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels
 from dp_pipeline.export import arrow_tables
 from dp_pipeline.export.arrow_tables import read_parquet, write_parquet
-from dp_pipeline.export.tables import has_missing, read_table, types_of, write_table
+from dp_pipeline.export.tables import has_missing, types_of, write_table
 from dp_pipeline.inference.clique_join import Conditional, join_cliques, sample_network
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.results import clusters, derived_attribute, synthetic_table
 from dp_pipeline.results.bundle import table_digest
 from dp_pipeline.results.clusters import Columns, LongColumns
 from dp_pipeline.results.synthetic_table import SyntheticTable, decode_columns
+from dp_pipeline_tests.export.samples import read_back
 from dp_pipeline_tests.results.test_decoding import numeric
 
 
@@ -103,7 +104,7 @@ def test_a_file_written_in_batches_is_read_as_the_table(ending: str, tmp_path: P
     codes[:, 1] = np.maximum(codes[:, 1], 1)
     some, _ = columns(codes)
     write_table(tmp_path / f"forms.{ending}", some)
-    back = read_table(tmp_path / f"forms.{ending}", types_of(some), missing=True)
+    back = read_back(tmp_path / f"forms.{ending}", some)
     assert table_digest(back) == table_digest(some)
     assert isinstance(back, LongColumns) == (ending == "parquet")
 
