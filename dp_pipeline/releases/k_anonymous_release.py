@@ -32,6 +32,7 @@ from dp_pipeline.releases.release import OTHER_NON_DP, Drawing, Release, Release
 from dp_pipeline.results.bundle import ALLOWED, K_ANONYMITY, Bundle, KAnonymousKey, Key
 
 if TYPE_CHECKING:
+    from dp_pipeline.reporting.metrics import QualityRow
     from dp_pipeline.reporting.releases import ReportedKAnonymousRelease
 
 CARD = "card.md"
@@ -218,11 +219,11 @@ class KAnonymousRelease(Release):
 
 
 def reported_k_anonymous_release(
-    spec: DatasetSpec, bundle: Bundle, figures: Mapping[str, float]
+    spec: DatasetSpec, bundle: Bundle, exact: "Sequence[QualityRow]" = ()
 ) -> "ReportedKAnonymousRelease":
     """Return a k-anonymous release in the form that cards and reports show.
 
-    figures   of its evaluation, on public rows
+    exact   numbers of its evaluation, on public rows
     """
     from dp_pipeline.reporting.releases import ReportedKAnonymousRelease
 
@@ -232,7 +233,7 @@ def reported_k_anonymous_release(
         bundle=bundle,
         summary=declared_method(spec, bundle.facts["model"]).summary,
         non_dp_releases=non_dp.split("; ") if non_dp else (),
-        figures=figures,
+        exact=exact,
     )
 
 
@@ -285,4 +286,4 @@ class KAnonymousDrawing(Drawing):
     def texts(self, bundle: Bundle) -> dict[str, str]:
         from dp_pipeline.reporting.pages import card
 
-        return {CARD: card(reported_k_anonymous_release(self.release.spec, bundle, {}))}
+        return {CARD: card(reported_k_anonymous_release(self.release.spec, bundle))}

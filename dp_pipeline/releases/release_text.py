@@ -67,7 +67,7 @@ def reported(release: Release, bundle: Bundle) -> ReportedRelease:
     exact quality numbers.
     """
     if bundle.is_k_anonymous:
-        return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle, {})
+        return k_anonymous_release.reported_k_anonymous_release(release.spec, bundle)
     ledger = release.home.ledger
     return ReportedPrivateRelease(
         spec=release.spec,

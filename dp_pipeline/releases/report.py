@@ -44,7 +44,6 @@ from dp_pipeline.reporting.prices import BudgetForecast, prices_of
 from dp_pipeline.reporting.releases import (
     ReportedKAnonymousRelease,
     ReportedPrivateRelease,
-    figure_over_k,
 )
 from dp_pipeline.reporting.text import model_labels, noisy_text
 from dp_pipeline.results.bundle import Bundle
@@ -308,7 +307,7 @@ def _timeline(
 
 
 _PICTURES = {"auc": "AUC over K", "seconds": "run time over K"}
-"""Figure → caption of its picture."""
+"""Metric → caption of its picture."""
 
 
 def compare_k_anonymous(
@@ -322,15 +321,16 @@ def compare_k_anonymous(
     """
     ledger = open_population(spec, home)
     releases = list(_releases(spec, home, evaluations))
+    rows = tuple(row for release in releases for row in release.exact)
     pictures = tuple(
         line_chart(
-            [curves.k_anonymity_panel(values, figure=name)],
+            panels,
             title=f"{spec.title}: {caption}",
             footnote=curves.EXACT_OVER_K,
             caption=caption,
         )
-        for name, caption in _PICTURES.items()
-        if (values := figure_over_k(releases, name))
+        for metric, caption in _PICTURES.items()
+        if (panels := curves.utility_panels(rows, [metric], "K"))
     )
     path = write_report(
         home.reports / f"{spec.name}.k_anonymous.html",
@@ -340,9 +340,7 @@ def compare_k_anonymous(
         pictures=pictures,
         non_dp_releases=other_non_dp_releases(spec, ledger),
     )
-    documents = [evaluation["rows"] for evaluation in evaluations.values()]
-    rows = [row for document in documents for row in from_documents(document)]
-    return Comparison(tuple(rows), summary_over_k(releases), pictures, path)
+    return Comparison(rows, summary_over_k(releases), pictures, path)
 
 
 def _releases(
@@ -355,7 +353,6 @@ def _releases(
             evaluation = evaluations.get(key, {"pointers": {}, "rows": []})
             pointer = evaluation["pointers"].get(name)
             if pointer is not None:
-                rows = from_documents(evaluation["rows"])
-                figures = {row.metric: row.value for row in rows if row.model == name}
+                rows = [row for row in from_documents(evaluation["rows"]) if row.model == name]
                 bundle = pointed_bundle(spec, home, pointer, model=name, k=key)
-                yield reported_k_anonymous_release(spec, bundle, figures)
+                yield reported_k_anonymous_release(spec, bundle, rows)

@@ -20,6 +20,7 @@ from dp_pipeline.results.bundle import Bundle
 RATIO_UNIT = "1 = without privacy"
 _HIGHER = "higher is better"
 _SHARE = "1 = the same sets"
+_GUESSING = "0.5 = guessing"
 _SETS = {2: "pairs of", 3: "sets of 3", 5: "sets of 5", 6: "sets of 6"}
 _TABLES_OF_UNITS = {
     "units": ("units", "mean over pairs of attributes of units, with their size"),
@@ -89,6 +90,18 @@ _METRICS = {
         f"{MOST_PLACES:,} of them at most",
         better="a sanity figure, no guarantee",
     ),
+    # Of k-anonymous releases.
+    "auc": Metric(
+        "AUC", "AUC of logistic regression, columns chosen inside each fold", _GUESSING, _HIGHER
+    ),
+    "auc_paper": Metric(
+        "AUC as in papers",
+        "AUC of support vectors, columns chosen on all rows, as the papers do",
+        _GUESSING,
+        _HIGHER,
+    ),
+    "kept": Metric("kept", "Columns kept, mean over the folds", "columns", _HIGHER),
+    "seconds": Metric("run time", "Wall time of one selection, in seconds", "seconds"),
 }
 
 METRIC_ORDER = tuple(_METRICS)
@@ -100,8 +113,8 @@ def find_metric(name: str) -> Metric:
 
     A name may end with an attribute, as in ``misclassified_svm/income``.
 
-    >>> find_metric("nicv").short, find_metric("auc").short
-    ('NICV', 'auc')
+    >>> find_metric("nicv").short, find_metric("new").short
+    ('NICV', 'new')
     >>> find_metric("misclassified_svm/income").short
     'SVM: income'
     """
@@ -127,7 +140,7 @@ MOST_METRICS = 3
 class QualityRow:
     """One quality number of one release.
 
-    epsilon   ε of the release, without that of its evaluation
+    epsilon   ε of the release, without that of its evaluation; of a k-anonymous one its K
     metric    name of a metric that ``find_metric`` takes
     scale     of Laplace noise with the same deviation as the number's noise, if it was paid for
               with ε; None for an exact number on public rows
@@ -211,16 +224,16 @@ def sample_words(rows: Iterable[QualityRow]) -> str:
 
 @dataclass(frozen=True)
 class Pivot:
-    """The quality numbers of one metric as a table: models down, ε ascending across.
+    """The quality numbers of one metric as a table: models down, ε or K ascending across.
 
     unit    unit of the metric, or else the units of the numbers
-    cells   (model, ε) → its numbers, one for each replicate; pairs without numbers are absent
+    cells   (model, level) → its numbers, one for each replicate; pairs without numbers are absent
     """
 
     metric: str
     unit: str
     models: tuple[str, ...]
-    epsilons: tuple[Fraction, ...]
+    levels: tuple[Fraction, ...]
     cells: Mapping[tuple[str, Fraction], tuple[QualityRow, ...]]
 
     @property
@@ -231,30 +244,33 @@ class Pivot:
     def rows(self) -> list[QualityRow]:
         return [row for cell in self.cells.values() for row in cell]
 
-    def head(self, prices: Mapping[Fraction, str]) -> list[str]:
-        """Return the head of the table: ``Model``, then a text with each ε and its price.
-
-        prices   ε → text with the price of a release at it, if that differs from ε
-        """
-        return ["Model", *(_at(epsilon, prices) for epsilon in self.epsilons)]
-
     def texts(self, model: str) -> tuple[str, ...]:
-        """Return a text with the model's numbers for each of ``epsilons``; a dash for none."""
+        """Return a text with the model's numbers for each of ``levels``; a dash for none."""
         return tuple(
-            "; ".join(row.text for row in self.cells.get((model, epsilon), ())) or "–"
-            for epsilon in self.epsilons
+            "; ".join(row.text for row in self.cells.get((model, level), ())) or "–"
+            for level in self.levels
         )
+
+    @property
+    def lines(self) -> list[tuple[str, ...]]:
+        """The name and the texts of each model."""
+        return [(model, *self.texts(model)) for model in self.models]
 
     @property
     def only_text(self) -> str:
         """The text that all cells have; empty if texts differ or there is only one cell."""
-        texts = {text for model in self.models for text in self.texts(model)}
+        texts = {text for _, *texts in self.lines for text in texts}
         return texts.pop() if len(texts) == 1 < len(self.cells) else ""
 
 
-def _at(epsilon: Fraction, prices: Mapping[Fraction, str]) -> str:
-    price = prices.get(epsilon)
-    return f"ε = {epsilon_text(epsilon)}" + (f", {price}" if price else "")
+def level_text(level: Fraction, symbol: str, prices: Mapping[Fraction, str] | None = None) -> str:
+    """Return an ε or K as text, with the price of a release at it where that differs from ε.
+
+    >>> level_text(Fraction(1), "ε", {Fraction(1): "price ρ = 0.5"})
+    'ε = 1, price ρ = 0.5'
+    """
+    price = (prices or {}).get(level)
+    return f"{symbol} = {epsilon_text(level)}" + (f", {price}" if price else "")
 
 
 def sort_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
@@ -268,7 +284,7 @@ def metrics_of(rows: Iterable[QualityRow]) -> tuple[str, ...]:
 
 
 def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
-    """Return a table, models × ε, of the quality rows of one metric; empty without such rows."""
+    """Return a table, models × ε or K, of the quality rows of one metric; empty without any."""
     chosen = [row for row in sort_rows(rows) if row.metric == metric]
     cells: dict[tuple[str, Fraction], tuple[QualityRow, ...]] = {}
     for row in chosen:
@@ -278,7 +294,7 @@ def pivot(rows: Iterable[QualityRow], metric: str) -> Pivot:
         metric=metric,
         unit=find_metric(metric).unit or ", ".join(sorted({row.unit for row in chosen})),
         models=tuple(sorted({row.model for row in chosen})),
-        epsilons=tuple(sorted({row.epsilon for row in chosen})),
+        levels=tuple(sorted({row.epsilon for row in chosen})),
         cells=cells,
     )
 
@@ -315,7 +331,7 @@ class SummaryTable:
         models = sorted({row.model for row in here}, key=lambda model: _rank(here, metrics, model))
         body = [(model, *((table.texts(model) or "–")[0] for table in tables)) for model in models]
         return cls(
-            caption=f"Every model at {_at(epsilon, prices)}, the best first",
+            caption=f"Every model at {level_text(epsilon, 'ε', prices)}, the best first",
             head=("model", *(find_metric(metric).short for metric in metrics)),
             body=tuple(body),
         )
@@ -354,23 +370,6 @@ def relative_rows(rows: Iterable[QualityRow]) -> tuple[QualityRow, ...]:
                 relative.append(QualityRow(model, epsilon, "rcp", value, None, "percent"))
     return tuple(relative)
 
-
-_UNIT = "0.5 = guessing"
-
-FIGURES = {
-    "auc": Metric(
-        "AUC", "AUC of logistic regression, columns chosen inside each fold", _UNIT, _HIGHER
-    ),
-    "auc_paper": Metric(
-        "AUC as in papers",
-        "AUC of support vectors, columns chosen on all rows, as the papers do",
-        _UNIT,
-        _HIGHER,
-    ),
-    "kept": Metric("kept", "Columns kept, mean over the folds", "columns", _HIGHER),
-    "seconds": Metric("run time", "Wall time of one selection, in seconds", "seconds"),
-}
-"""Metrics of k-anonymous releases by the name under which they are recorded, in reading order."""
 
 _COUNTS = {
     *(measure.name for measure in fields(DisclosureReport) if measure.type is int),

@@ -12,7 +12,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.reporting.figures.picture import Picture
 from dp_pipeline.reporting.metrics import (
-    FIGURES,
     QualityRow,
     SummaryTable,
     metrics_of,
@@ -43,7 +42,7 @@ def card(release: ReportedRelease) -> str:
     charges grows. Raises BoundaryViolation for what ``require_showable`` refuses."""
     release.require_showable()
     level = "k" if release.bundle.is_k_anonymous else "epsilon"
-    return render(f"card_{level}.md.j2", release=release, tables=TABLES, figures=FIGURES)
+    return render(f"card_{level}.md.j2", release=release, tables=TABLES)
 
 
 def write_report(  # noqa: PLR0913
@@ -104,8 +103,8 @@ def summary_over_epsilon(rows: Sequence[QualityRow], prices: Prices) -> str | No
 
 def summary_over_k(releases: Sequence[ReportedKAnonymousRelease]) -> str:
     """Return a Markdown table of methods × K, with the AUC of each release that has one."""
-    has_auc = any("auc" in release.figures for release in releases)
-    text = render("summary.md.j2", level="k", grid=Grid.of(releases), has_auc=has_auc)
+    aucs = pivot([row for release in releases for row in release.exact], "auc")
+    text = render("summary.md.j2", level="k", grid=Grid.of(releases), aucs=aucs)
     return text.rstrip("\n")
 
 
@@ -171,17 +170,13 @@ class Grid(NamedTuple):
 
 
 def _k_anonymous_facts(releases: Sequence[Any]) -> dict[str, Any]:
+    rows = [row for release in releases for row in release.exact]
     by_method: dict[str, list[ReportedKAnonymousRelease]] = {}
     for release in sorted(releases, key=lambda release: release.k):
         by_method.setdefault(release.method, []).append(release)
     return {
         "grid": Grid.of(releases),
-        "figures": FIGURES,
-        "tried": {
-            name: Grid.of(evaluated)
-            for name in FIGURES
-            if (evaluated := [release for release in releases if name in release.figures])
-        },
+        "tables": [pivot(rows, metric) for metric in metrics_of(rows)],
         "by_method": {method: by_method[method] for method, _ in Grid.of(releases).lines},
         "diverse": _group_texts(
             (f"{r.method} {r.diversity}", str(r.k)) for r in releases if r.diversity > 1

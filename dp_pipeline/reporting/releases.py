@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
@@ -52,12 +52,14 @@ class ReportedRelease(ABC):
     summary           one sentence about the model or method
     non_dp_releases   a text for each release of the same sensitive rows without any ε; for a
                       k-anonymous release only for earlier ones
+    exact             quality numbers against public rows
     """
 
     spec: DatasetSpec
     bundle: Bundle
     summary: str = ""
     non_dp_releases: Sequence[str] = ()
+    exact: Sequence[QualityRow] = ()
 
     @property
     def name(self) -> str:
@@ -172,13 +174,11 @@ class ReportedPrivateRelease(ReportedRelease):
     balance    balance of the population's account, shown on cards
     state      how the run got it: ``charged``, ``resumed`` or ``replayed``, shown in reports
     compared   distances of columns and pairs from public rows, shown in reports
-    exact      quality numbers against public rows, shown on cards
     """
 
     balance: Balance | None = None
     state: str = ""
     compared: Sequence[ComparedTable] = ()
-    exact: Sequence[QualityRow] = ()
 
     @property
     def span(self) -> int:
@@ -313,12 +313,7 @@ class ReportedPrivateRelease(ReportedRelease):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedKAnonymousRelease(ReportedRelease):
-    """A table that was made k-anonymous without noise, so that no ε holds for it.
-
-    figures   name in ``FIGURES`` → evaluation number, of public rows only
-    """
-
-    figures: Mapping[str, float] = field(default_factory=dict)
+    """A table that was made k-anonymous without noise, so that no ε holds for it."""
 
     @property
     def method(self) -> str:
@@ -404,20 +399,10 @@ class ReportedKAnonymousRelease(ReportedRelease):
             )
         if self.spec.is_release and "label" in self.bundle.tables["suppressed"]:
             raise BoundaryViolation(f"{of} must not show labels of suppressed sensitive rows")
-        figures = [*self.figures, *(name for name in self.measures if name.startswith("auc_"))]
+        figures = [row.metric for row in self.exact]
+        figures += [name for name in self.measures if name.startswith("auc_")]
         if self.spec.is_release and figures:
             raise BoundaryViolation(
                 f"{of} must not show figures of sensitive rows, but it has "
                 f"{', '.join(sorted(figures))}"
             )
-
-
-def figure_over_k(
-    releases: Sequence[ReportedKAnonymousRelease], name: str
-) -> Mapping[str, Mapping[int, float]]:
-    """Return method → K → value of the figure called ``name``, for the releases that have it."""
-    figures: dict[str, dict[int, float]] = {}
-    for release in releases:
-        if name in release.figures:
-            figures.setdefault(release.method, {})[release.k] = release.figures[name]
-    return figures

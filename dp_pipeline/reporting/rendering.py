@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.files import write_private
-from dp_pipeline.reporting.metrics import measure_text, share_text
+from dp_pipeline.reporting.metrics import level_text, measure_text, share_text
 from dp_pipeline.reporting.text import (
     cost_text,
     escape_markdown,
@@ -37,6 +37,7 @@ _FILTERS: Mapping[str, Any] = {
     "count": lambda number: f"{number:,.0f}",
     "delta": delta_text,
     "epsilon": epsilon_text,
+    "level": level_text,
     "measure": measure_text,
     "number": lambda number: number_text(float(number)),
     "parameters": parameter_words,

@@ -16,12 +16,12 @@ import numpy as np
 
 from dp_pipeline.config.domain import Protection
 from dp_pipeline.ledger import Balance
-from dp_pipeline.reporting.metrics import FIGURES
 from dp_pipeline.reporting.pages import card, write_report
 from dp_pipeline.reporting.prices import BudgetForecast
 from dp_pipeline.results.accountant import LAPLACE, Spend
 from dp_pipeline.results.measurement import NoisyNumber
 from dp_pipeline_tests.reporting.samples import (
+    FIGURES,
     HALF,
     NOT_DP,
     ONE,
@@ -92,7 +92,7 @@ def golden_texts() -> Iterator[tuple[str, str]]:
     figures = dict.fromkeys(FIGURES, 0.5)
     sensitive = spec(purpose="release", ceiling=TEN)
     aucs = {"auc_in_folds": 0.863, "auc_in_folds_with_one_label": 0.986}
-    public = {"diversity": 2, "measures": {**measures("ab", "aab"), **aucs}, "figures": figures}
+    public = {"diversity": 2, "measures": {**measures("ab", "aab"), **aucs}}
     yield "card_k.md", card(k_anonymous(left_out=[("a", 1, 0.125)], suppress="1/8", **public))
     diverse = {"k": 3, "diversity": 2, "measures": measures("abc", "aab", k=3)}
     secret = {"spec": sensitive, "attributes": "x"}

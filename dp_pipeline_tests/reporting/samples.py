@@ -1,7 +1,7 @@
 """Released values written by hand, and what the tests of this folder ask of Markdown."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
@@ -31,6 +31,15 @@ def bought(model: str, epsilon: Fraction, value: float, scale: float) -> Quality
     return QualityRow(model, epsilon, "nicv", value, scale, "square metres")
 
 
+def over_k(values: Mapping[str, Mapping[int, float]], metric: str) -> list[QualityRow]:
+    """Numbers of k-anonymous releases, by method and K."""
+    return [
+        QualityRow(method, Fraction(k), metric, value, None, "share")
+        for method, numbers in values.items()
+        for k, value in numbers.items()
+    ]
+
+
 def spec(**changes: Any) -> DatasetSpec:
     """A data set of two coordinates; a benchmark unless changed."""
     fields: dict[str, Any] = {
@@ -44,6 +53,9 @@ def spec(**changes: Any) -> DatasetSpec:
     }
     return DatasetSpec.of_domain(**{**fields, **changes})
 
+
+FIGURES = ("auc", "auc_paper", "kept", "seconds")
+"""Metrics of k-anonymous releases."""
 
 FACTS = {
     "dataset": "squares", "kind": "dp", "model": "eug_kmeans", "epsilon": "0.5",
@@ -111,8 +123,14 @@ def k_anonymous(**changes: Any) -> ReportedKAnonymousRelease:
     changes   ``spec``, ``summary``, ``non_dp_releases``, ``figures``; ``columns`` (name, source,
               rule), ``measures``, ``left_out`` (label, rows, share) or ``suppressed``; facts
     """
-    parts = ("spec", "summary", "non_dp_releases", "figures")
+    parts = ("spec", "summary", "non_dp_releases")
     own = {name: changes.pop(name) for name in parts if name in changes}
+    method, k = changes.get("model", "kjig"), int(changes.get("k", 2))
+    own["exact"] = [
+        row
+        for metric, value in changes.pop("figures", {}).items()
+        for row in over_k({method: {k: value}}, metric)
+    ]
     columns = changes.pop("columns", [("x>=2", "x", "1 where x is in [2, 4] or above")])
     result = changes.pop("measures", measures("aa", "aab"))
     suppressed = _table(("rows",), [(changes.pop("suppressed", 0),)])

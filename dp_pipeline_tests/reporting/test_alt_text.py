@@ -14,7 +14,6 @@ from dp_pipeline.reporting.figures.budget import window_costs
 from dp_pipeline.reporting.figures.cluster_map import cluster_maps
 from dp_pipeline.reporting.figures.cluster_view import ClusterView
 from dp_pipeline.reporting.figures.curves import (
-    k_anonymity_panel,
     utility_panels,
     window_panel,
 )
@@ -27,16 +26,15 @@ from dp_pipeline.reporting.figures.model_graph import (
     model_graph,
 )
 from dp_pipeline.reporting.figures.picture import MOST_ITEMS, Picture
-from dp_pipeline.reporting.releases import figure_over_k
 from dp_pipeline_tests.reporting.samples import (
+    FIGURES,
     HALF,
     ONE,
     SQUARE,
     cliques,
     exact,
-    k_anonymous,
     marginals,
-    measures,
+    over_k,
 )
 from dp_pipeline_tests.reporting.test_charts import line_styles, pixels
 
@@ -53,12 +51,13 @@ def test_lines_are_described_by_where_they_begin_and_end():
         "NICV over ε (square metres; lower is better). "
         "a: from 3.00 at ε = 0.5 to 1.50 at ε = 1; b: 5.00 at ε = 1."
     )
-    assert words(k_anonymity_panel({"kjig": {5: 0.5, 2: 0.75}}, figure="auc")) == (
+    rows = over_k({"kjig": {5: 0.5, 2: 0.75}}, "auc")
+    assert words(*utility_panels(rows, ["auc"], "K")) == (
         "AUC over K (0.5 = guessing; higher is better). "
         "kjig: from 0.750 at K = 2 to 0.500 at K = 5."
     )
-    of_millions = words(k_anonymity_panel({"kjig": {3_000_000: 0.5}}, figure="auc"))
-    assert of_millions.endswith("kjig: 0.500 at K = 3000000.")
+    rows = over_k({"kjig": {3_000_000: 0.5}}, "auc")
+    assert words(*utility_panels(rows, ["auc"], "K")).endswith("kjig: 0.500 at K = 3000000.")
     assert words() == "Nothing to show yet."
 
 
@@ -194,8 +193,9 @@ def test_a_footnote_counts_the_cliques_that_are_hidden():
 NAN = math.nan
 
 
-def plot(values: dict[str, dict[int, float]], figure: str = "auc") -> Picture:
-    return line_chart([k_anonymity_panel(values, figure=figure)], title="t", footnote="")
+def plot(values: dict[str, dict[int, float]], metric: str = "auc") -> Picture:
+    panels = utility_panels(over_k(values, metric), [metric], "K")
+    return line_chart(panels, title="t", footnote="")
 
 
 def auc(**values: dict[int, float]) -> Picture:
@@ -230,19 +230,8 @@ FAR = {"a": {2: 0.001}, "b": {5: 900.0}}
 
 
 @pytest.mark.chain
-@pytest.mark.parametrize("figure", ["auc", "seconds", "kept"])
+@pytest.mark.parametrize("metric", FIGURES)
 @pytest.mark.parametrize("values", [{}, {"a": {}}, {"a": {2: NAN, 5: math.inf}}, FAR, MANY])
 @pytest.mark.usefixtures("coarse")
-def test_chart_over_k_takes_awkward_numbers(values, figure: str):
-    pixels(plot(values, figure))
-
-
-def test_a_figure_is_that_of_the_releases_that_have_it():
-    releases = [
-        k_anonymous(figures={"auc": 0.9, "seconds": 0.1}),
-        k_anonymous(k="5", measures=measures("aabbb", k=5), figures={"auc": NAN}),
-        k_anonymous(model="tree"),
-    ]
-    assert figure_over_k(releases[::2], "auc") == {"kjig": {2: 0.9}}
-    assert list(figure_over_k(releases, "auc")["kjig"]) == [2, 5]
-    assert figure_over_k(releases, "kept") == {}
+def test_chart_over_k_takes_awkward_numbers(values, metric: str):
+    pixels(plot(values, metric))

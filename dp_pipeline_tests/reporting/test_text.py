@@ -158,7 +158,7 @@ def test_rows_sort_by_metric_then_model_then_epsilon_as_a_number():
 def test_a_pivot_has_models_down_and_epsilon_ascending_across():
     table = pivot([exact("b", TEN, 1.0), exact("a", HALF, 2.0), exact("b", HALF, 3.0)], "nicv")
     assert table.models == ("a", "b")
-    assert table.epsilons == (HALF, TEN)
+    assert table.levels == (HALF, TEN)
     assert [table.texts(model) for model in table.models] == [("2.00", "–"), ("3.00", "1.00")]
     replicates = pivot([exact("a", ONE, 1.0), exact("a", ONE, 2.0)], "nicv")
     assert replicates.texts("a") == ("1.00; 2.00",)
@@ -247,7 +247,7 @@ def test_summary_over_k_has_figures_of_methods():
     assert summary_over_k(releases).split("\n\n") == [
         "Not differentially private: a guarantee about the released rows alone.",
         "AUC of logistic regression",
-        "| method | K = 2 | K = 5 |\n| :-- | --: | --: |\n| kjig | 0.900 | – |\n| tree | – | – |",
+        "| method | K = 2 |\n| :-- | --: |\n| kjig | 0.900 |",
         "Share of rows in classes with one label",
         "| method | K = 2 | K = 5 |\n| :-- | --: | --: |\n| kjig | 40.0 % | 0 % |\n"
         "| tree | – | 100 % |",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.windows import Windows
@@ -14,49 +15,53 @@ from dp_pipeline.reporting.figures.lines import (
     VerticalAxis,
     day_of,
 )
-from dp_pipeline.reporting.metrics import FIGURES, Metric, Pivot, QualityRow, pivot, sample_words
+from dp_pipeline.reporting.metrics import Pivot, QualityRow, pivot, sample_words
 
 NOISE_BARS = "Bars: ± one standard deviation of the noise in the number itself."
 EXACT_OVER_K = "Exact numbers on public benchmark rows; without ε."
 
 
-def utility_panels(rows: Sequence[QualityRow], metrics: Sequence[str]) -> list[Panel]:
-    """Return a panel over ε for each metric, in the order given, that has a finite number.
+def utility_panels(
+    rows: Sequence[QualityRow], metrics: Sequence[str], level: Literal["ε", "K"] = "ε"
+) -> list[Panel]:
+    """Return a panel over ε or K for each metric, in the order given, that has a finite number.
 
     Numbers of one model and ε (replicates) are all marked, with bars for their noise; a line joins
-    their means. A model has the same colour and marker in all panels.
+    their means. It is broken at a K without a finite number. A model has the same colour and marker
+    in all panels, also where another one has no number.
     """
+    models = sorted({row.model for row in rows if row.metric in metrics})
     finite = [row for row in rows if math.isfinite(row.value)]
     tables = [table for table in (pivot(finite, value) for value in metrics) if table.models]
-    models = sorted({model for table in tables for model in table.models})
-    return [_over_epsilon(table, models) for table in tables]
+    return [_over_levels(table, models, level) for table in tables]
 
 
-def _over_epsilon(table: Pivot, models: Sequence[str]) -> Panel:
+def _over_levels(table: Pivot, models: Sequence[str], level: Literal["ε", "K"]) -> Panel:
     lines = []
     for model in table.models:
-        rows = [row for epsilon in table.epsilons for row in table.cells.get((model, epsilon), ())]
-        points = [Point(float(r.epsilon), r.value, r.deviation or r.error or 0.0) for r in rows]
+        points = []
+        for value in table.levels:
+            cell = table.cells.get((model, value), ())
+            points += [Point(float(value), r.value, r.deviation or r.error or 0.0) for r in cell]
+            if not cell and level == "K":
+                points.append(Point(float(value), math.nan))
         lines.append(Line(model, models.index(model), points))
-    label = "ε of the release (log scale; smaller protects more)"
-    ticks = {float(value): epsilon_text(value) for value in table.epsilons}
-    # From 0, or from the value of a method without privacy.
-    reference = table.about.reference
-    references = () if reference is None else ((reference, "without privacy"),)
-    y_axis = _up(table.about, table.unit, floor=reference or 0.0, references=references)
-    return Panel(lines, HorizontalAxis(label, "log", ticks, symbol="ε"), y_axis)
-
-
-def _up(
-    about: Metric,
-    unit: str,
-    *,
-    floor: float | None = None,
-    references: Sequence[tuple[float, str]] = (),
-) -> VerticalAxis:
-    reading = picture.shorten_label(f"{unit}; {about.better}")
-    label = picture.shorten_label(about.short, width=26)
-    return VerticalAxis(label, floor=floor, references=references, reading=reading)
+    ticks = {float(value): epsilon_text(value) for value in table.levels}
+    if level == "K":
+        ticks |= {0.0: "all bits"} if 0.0 in ticks else {}
+        x_axis = HorizontalAxis("K: rows of every class, at least", "apart", ticks, symbol="K")
+    else:
+        label = "ε of the release (log scale; smaller protects more)"
+        x_axis = HorizontalAxis(label, "log", ticks, symbol="ε")
+    about, reference = table.about, table.about.reference
+    y_axis = VerticalAxis(
+        picture.shorten_label(about.short, width=26),
+        # Over ε from 0, or from the value of a method without privacy.
+        floor=None if level == "K" else reference or 0.0,
+        references=() if reference is None else ((reference, "without privacy"),),
+        reading=picture.shorten_label(f"{table.unit}; {about.better}"),
+    )
+    return Panel(lines, x_axis, y_axis)
 
 
 def utility_footnote(rows: Sequence[QualityRow]) -> str:
@@ -67,31 +72,6 @@ def utility_footnote(rows: Sequence[QualityRow]) -> str:
     if len(noisy) == len(rows):
         return NOISE_BARS
     return f"{NOISE_BARS} No bar: an exact number on public rows."
-
-
-OverK = Mapping[str, Mapping[int, float]]
-"""Method → K → value."""
-
-
-def k_anonymity_panel(values: OverK, *, figure: str) -> Panel:
-    """Return the panel over K of a figure of k-anonymous releases, with a line for each method.
-
-    A method has the same colour and marker in every picture of the same methods, also without a
-    finite value. A line is broken where a K has no finite value.
-
-    values   method → K → value
-    figure   name of the figure in ``FIGURES``
-    """
-    finite = (k for points in values.values() for k in points if math.isfinite(points[k]))
-    ks = sorted(set(finite))
-    lines = [
-        Line(method, place, [Point(k, points.get(k, math.nan)) for k in ks])
-        for place, (method, points) in enumerate(values.items())
-    ]
-    ticks: dict[float, str] = {k: str(k) if k else "all bits" for k in ks}
-    x_axis = HorizontalAxis("K: rows of every class, at least", "apart", ticks, symbol="K")
-    about = FIGURES[figure]
-    return Panel(lines, x_axis, _up(about, about.unit or ""))
 
 
 OverWindows = Mapping[str, Sequence[tuple[str, float, float]]]
