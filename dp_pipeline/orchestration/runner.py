@@ -75,7 +75,7 @@ class DagsterRuns:
         checks = result.get_asset_check_evaluations()
         failed = [check.check_name for check in checks if not check.passed]
         snapshot = current_snapshot(options.home.raw, spec.name, b"", spec.window)
-        return () if snapshot is None else add_passing_shares(spec, snapshot, failed)
+        return () if snapshot is None else add_passing_shares(snapshot, failed)
 
     def run(
         self,

@@ -30,9 +30,7 @@ from dp_pipeline.raw.snapshot import (
     current_snapshot,
     lock_dataset,
     make_current,
-    new_snapshot_hint,
     snapshot_name,
-    window_of,
 )
 from dp_pipeline.raw.sources import source_tables, stored_types
 from dp_pipeline.raw.sources.parquet import parquet_batches, parquet_parts, parquet_tables
@@ -126,7 +124,7 @@ def _require_covers(snapshot: Snapshot, spec: DatasetSpec) -> None:
         return
     raise DeclarationError(
         f"{spec.name}: snapshot {snapshot.id}: {mismatch}; name a new snapshot: "
-        f"{new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
+        f"{snapshot.new_snapshot_hint}"
     )
 
 
@@ -256,7 +254,7 @@ def ingested_batch_readers(spec: DatasetSpec, snapshot: Snapshot) -> Iterator[li
     marks = [file_mark(path) for path in files]
     yield [partial(_read_rows_of_window, spec, read) for read in parquet_batches(spec, files)]
     if [file_mark(path) for path in files] != marks:
-        raise _changed(spec, snapshot)
+        raise _changed(snapshot)
 
 
 def _read_rows_of_window(spec: DatasetSpec, read: BatchReader) -> pa.Table:
@@ -277,18 +275,15 @@ def _files_in_place(spec: DatasetSpec, snapshot: Snapshot) -> list[Path]:
     stored: dict[str, str] = snapshot.manifest[IN_PLACE]
     files = [Path(spec.source.location) / name for name in stored]
     if not all(path.is_file() for path in files):
-        raise _changed(spec, snapshot, f"a file of {spec.source.location} is not there any more")
+        raise _changed(snapshot, f"a file of {spec.source.location} is not there any more")
     fingerprints = fingerprints_of(files, snapshot.secret)
     if not all(map(hmac.compare_digest, stored.values(), fingerprints)):
-        raise _changed(spec, snapshot)
+        raise _changed(snapshot)
     return files
 
 
-def _changed(
-    spec: DatasetSpec, snapshot: Snapshot, fault: str = "its files were changed in their place"
-) -> Damaged:
+def _changed(snapshot: Snapshot, fault: str = "its files were changed in their place") -> Damaged:
     # No file is named, since names of folders may be values of rows.
     return Damaged(
-        f"{snapshot!r}: {fault}: restore them, or name a "
-        f"new snapshot: {new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
+        f"{snapshot!r}: {fault}: restore them, or name a new snapshot: {snapshot.new_snapshot_hint}"
     )

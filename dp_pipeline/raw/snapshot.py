@@ -137,6 +137,16 @@ class Snapshot:
         return window if (self.folder.parent / _pointer(window)).is_file() else ""
 
     @property
+    def new_snapshot_hint(self) -> str:
+        """The command that opens a new snapshot in place of this one."""
+        return new_snapshot_hint(self.dataset, self._window)
+
+    @property
+    def preparation_hint(self) -> str:
+        """The ways to prepare the rows of this snapshot's window."""
+        return preparation_hint(self.dataset, self._window)
+
+    @property
     def ledger_name(self) -> str:
         """The data set and the id, as the ledger writes them."""
         return f"{self.dataset}/{self.id}"
@@ -151,7 +161,7 @@ class Snapshot:
         if _RETIRED in stored:
             raise NotPrepared(
                 f"{self!r}: the rows of the snapshot were removed on {stored[_RETIRED]}: name a "
-                f"new snapshot: {new_snapshot_hint(self.dataset, self._window)}"
+                f"new snapshot: {self.new_snapshot_hint}"
             )
         if stored.get("id") != self.id:
             raise Damaged(
@@ -209,8 +219,7 @@ class Snapshot:
             stored = stored_object(self.folder / MANIFEST)
         except FileNotFoundError:
             raise NotPrepared(
-                f"{self!r}: the snapshot is not ingested: "
-                f"{preparation_hint(self.dataset, self._window)}"
+                f"{self!r}: the snapshot is not ingested: {self.preparation_hint}"
             ) from None
         except OSError as error:
             line = system_line(error, self.folder / MANIFEST)
@@ -225,8 +234,7 @@ class Snapshot:
         if stored is None or not is_valid:
             raise Damaged(
                 f"{self!r}: the manifest {self.folder / MANIFEST} is not JSON of facts: restore it "
-                "from a backup, or name a new snapshot: "
-                f"{new_snapshot_hint(self.dataset, self._window)}"
+                f"from a backup, or name a new snapshot: {self.new_snapshot_hint}"
             )
         return stored
 
@@ -271,8 +279,7 @@ class Snapshot:
         fingerprint = self.manifest.get("fingerprints", {}).get(stage)
         if fingerprint is None:
             raise NotPrepared(
-                f"{self!r}: the snapshot has no rows of the kind {stage!r}: "
-                f"{preparation_hint(self.dataset, self._window)}"
+                f"{self!r}: the snapshot has no rows of the kind {stage!r}: {self.preparation_hint}"
             )
         return str(fingerprint)
 
@@ -304,7 +311,7 @@ class Snapshot:
         gone = "" if path.exists() else f"there is no file {path}, so "
         return Damaged(
             f"{self!r}: {gone}the table {stage!r} is not as it was stored: restore it, or "
-            f"name a new snapshot: {new_snapshot_hint(self.dataset, self._window)}"
+            f"name a new snapshot: {self.new_snapshot_hint}"
         )
 
 
@@ -358,7 +365,7 @@ def require_validated(spec: DatasetSpec, snapshot: Snapshot) -> None:
     if validated.get("refused"):
         raise NotPrepared(
             f"{snapshot!r}: its checks refused the snapshot: mend what they report, then "
-            f"{new_snapshot_hint(spec.name, window_of(spec, snapshot))}"
+            f"{snapshot.new_snapshot_hint}"
         )
     declared = (spec.rows_digest, spec.checks_digest)
     is_current = (validated.get("digest"), validated.get("checks")) == declared
@@ -415,14 +422,8 @@ def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
 
 def _not_prepared(spec: DatasetSpec, snapshot: Snapshot, fault: str) -> NotPrepared:
     return NotPrepared(
-        f"{snapshot!r} {fault} as {spec.name} is declared now: "
-        f"{preparation_hint(spec.name, window_of(spec, snapshot))}"
+        f"{snapshot!r} {fault} as {spec.name} is declared now: {snapshot.preparation_hint}"
     )
-
-
-def window_of(spec: DatasetSpec, snapshot: Snapshot) -> str:
-    """Return the name of the time window whose rows a snapshot has; empty without windows."""
-    return snapshot.id.partition(".")[0] if spec.windows is not None else ""
 
 
 def _marks(snapshot: Snapshot, name: str) -> dict[str, Any]:

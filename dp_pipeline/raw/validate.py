@@ -76,9 +76,7 @@ def validate(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> tuple[V
 _SHARES = "failed_shares.json"
 
 
-def add_passing_shares(
-    spec: DatasetSpec, snapshot: Snapshot, names: Iterable[str]
-) -> tuple[str, ...]:
+def add_passing_shares(snapshot: Snapshot, names: Iterable[str]) -> tuple[str, ...]:
     """Return each check's name, with its exact share of passing rows in % if that is stored.
 
     Shares are stored of failed checks alone, and are for the custodian alone. Damaged if the stored
@@ -88,7 +86,7 @@ def add_passing_shares(
     if shares is None or not all(isinstance(share, int | float) for share in shares.values()):
         raise Damaged(
             f"{path} must hold a JSON object with the share of each failed check, but it does not: "
-            f"check the rows in a new snapshot: {new_snapshot_hint(spec.name, spec.window)}"
+            f"check the rows in a new snapshot: {snapshot.new_snapshot_hint}"
         )
     return tuple(
         f"{name} ({100 * shares[name]:.4f} % are so)" if name in shares else name for name in names

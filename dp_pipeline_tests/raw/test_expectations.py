@@ -207,11 +207,11 @@ def test_failed_rows_of_release_data_leave_no_trace(tmp_path, name):
 def test_damaged_shares_of_failed_checks_are_one_line(spec, tmp_path, content):
     snapshot = ingested(tmp_path, {"age": ["200", "2"], "sex": ["f", "m"]})
     names = sorted(failed(validate(spec, snapshot)))
-    assert add_passing_shares(spec, snapshot, names) == ("bounds__age (50.0000 % are so)",)
+    assert add_passing_shares(snapshot, names) == ("bounds__age (50.0000 % are so)",)
     (snapshot.folder / "failed_shares.json").write_bytes(content)
     line = r"/failed_shares\.json must hold a JSON object .*: `dp-pipeline run people --snapshot N"
     with pytest.raises(Damaged, match=line):
-        add_passing_shares(spec, snapshot, names)
+        add_passing_shares(snapshot, names)
 
 
 def test_level_for_unknown_texts_never_blocks(tmp_path):
