@@ -196,32 +196,40 @@ class ExpectedError:
         # Alone, noise of weight w has its least sum at shares ∝ √w, Gaussian noise at w^(2/3).
         power = 2 / 3 if self.rate.concentrated else 1 / 2
         for _ in range(steps):
-            slopes = self.slopes(information, shares, amount)
+            slopes = self.errors_and_slopes(information, shares, amount)[1]
             shares = shares * np.where(shares > 0, slopes + TINY, 0.0) ** power
             shares = shares / shares.sum(axis=1, keepdims=True)
         # No product of matrices: what a library adds up in which order depends on the processor.
-        remaining = self._remaining(information, shares, amount)
-        return (remaining.errors * self.pair_weights).sum(axis=1), shares
+        errors = self.errors_and_slopes(information, shares, amount)[0]
+        return (errors * self.pair_weights).sum(axis=1), shares
 
-    def slopes(
+    def errors_and_slopes(
         self, information: TableInformation, shares: FloatArray, amount: float
-    ) -> FloatArray:
-        """Return the rate at which the expected error falls as each share grows, (c, tables + d),
-        up to a common factor."""
-        remaining, count = self._remaining(information, shares, amount), shares.shape[1] - self._d
-        of_errors = self.pair_weights / np.maximum(remaining.errors, TINY)
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the error of every pair (c, pairs), in rows in L1, and the rate at which the
+        expected error falls as each share grows (c, tables + d), up to a common factor."""
+        count = shares.shape[1] - self._d
+        amounts, of_singles = np.hsplit(np.maximum(shares * amount, TINY), [count])
+        squares, paid = self._squared_noise(amounts), self._paid + of_singles
+        # Precisions of one-way marginals: by themselves, by each table that has them, in all.
+        by_itself = 1 / (self.levels**2 * self._squared_noise(paid))
+        tables, attributes, precision = information.attributes_held
+        by_table = precision / squares.take(tables)
+        added = np.bincount(attributes, by_table, by_itself.size)
+        total = by_itself + added.reshape(by_itself.shape)
+        best, pairs, noise = information.pairs_held
+        noise = noise * squares.take(best)
+        errors = (1 / total).take(self.first, axis=1) + (1 / total).take(self.second, axis=1)
+        errors += information.unmeasured_squares
+        errors.ravel()[pairs] += noise
+        errors = np.sqrt(errors, out=errors)
+        of_errors = self.pair_weights / np.maximum(errors, TINY)
         # The error of an attribute is 1 / precision, whose slope is −1 / precision².
-        of_attribute = of_errors.take(self._pairs_of, axis=1).sum(axis=2) / remaining.precision**2
-        of_singles = of_attribute * remaining.by_itself / remaining.paid
-        if not count:
-            return np.asarray(of_singles)
-        tables, attributes, _ = information.attributes_held
-        by_attribute = remaining.by_table * of_attribute.take(attributes)
-        best, pairs, _ = information.pairs_held
-        by_pair = remaining.noise * of_errors.take(pairs)
-        size = remaining.amounts.size
-        of_tables = np.bincount(best, by_pair, size) + np.bincount(tables, by_attribute, size)
-        return np.hstack([of_tables.reshape(-1, count) / remaining.amounts, of_singles])
+        of_attribute = of_errors.take(self._pairs_of, axis=1).sum(axis=2) / total**2
+        of_tables = np.bincount(best, noise * of_errors.take(pairs), amounts.size)
+        of_tables += np.bincount(tables, by_table * of_attribute.take(attributes), amounts.size)
+        of_tables = of_tables.reshape(amounts.shape) / amounts
+        return errors, np.hstack([of_tables, of_attribute * by_itself / paid])
 
     def start(self, tables: Sequence[Names], *, singles: bool = True) -> FloatArray:
         """Return the shares of an amount that ``minimise`` starts from, (1, tables + d).
@@ -242,27 +250,6 @@ class ExpectedError:
         spent on it, in the shape of the amounts."""
         square = self.rate.distance**2
         return square / (pi * amounts) if self.rate.concentrated else square / amounts**2
-
-    def _remaining(
-        self, information: TableInformation, shares: FloatArray, amount: float
-    ) -> _Remaining:
-        count = shares.shape[1] - self._d
-        amounts = np.maximum(shares * amount, TINY)
-        squares, paid = self._squared_noise(amounts[:, :count]), self._paid + amounts[:, count:]
-        by_itself = 1 / (self.levels**2 * self._squared_noise(paid))
-        tables, attributes, precision = information.attributes_held
-        by_table = precision / squares.take(tables)
-        added = np.bincount(attributes, by_table, by_itself.size)
-        precision = by_itself + added.reshape(by_itself.shape)
-        best, pairs, noise = information.pairs_held
-        noise = noise * squares.take(best)
-        errors = (1 / precision).take(self.first, axis=1) + (1 / precision).take(
-            self.second, axis=1
-        )
-        errors += information.unmeasured_squares
-        errors.ravel()[pairs] += noise
-        errors = np.sqrt(errors, out=errors)
-        return _Remaining(amounts[:, :count], paid, by_itself, by_table, precision, noise, errors)
 
     @cached_property
     def levels(self) -> FloatArray:
@@ -307,25 +294,3 @@ class ExpectedError:
         if self.weights is None:
             return np.ones(len(self.first))
         return np.asarray(self.weights[self.first, self.second])
-
-
-@dataclass(frozen=True, eq=False)
-class _Remaining:
-    """The expected errors that c sets of tables leave, given the amounts spent on them.
-
-    amounts     (c, tables) amount of each table
-    paid        (c, d) amount of each one-way marginal, earlier ones included
-    by_itself   (c, d) precision of each one-way marginal by itself
-    by_table    precision of each of ``TableInformation.attributes_held`` by its table
-    precision   (c, d) precision of each one-way marginal by all of these
-    noise       squared error of each of ``TableInformation.pairs_held`` by its table's noise
-    errors      (c, pairs) error of every pair, in rows in L1
-    """
-
-    amounts: FloatArray
-    paid: FloatArray
-    by_itself: FloatArray
-    by_table: FloatArray
-    precision: FloatArray
-    noise: FloatArray
-    errors: FloatArray

@@ -182,7 +182,8 @@ def test_error_is_that_of_what_is_measured(rate: NoiseRate, tables, *, weighs: b
 def test_falls_are_the_derivative_of_the_error(rate: NoiseRate, *, weighs: bool):
     expected, amounts = model(rate, weighs=weighs), np.array([0.2, 0.3, 0.05, 0.1, 0.15, 0.2])
     total, slopes = float(amounts.sum()), []
-    falls = expected.slopes(expected.information(TABLES), amounts[None] / total, total)[0]
+    information = expected.information(TABLES)
+    _, (falls,) = expected.errors_and_slopes(information, amounts[None] / total, total)
     for move in 1e-6 * np.eye(len(amounts)):
         more, less = (error_by_loops(expected, TABLES, amounts + s * move) for s in (1, -1))
         slopes.append(less - more)
