@@ -96,7 +96,6 @@ def is_cleared(bundle: Bundle) -> bool:
 
 
 def card_json(release: ReportedRelease) -> bytes:
-    """Return ``card.json``: the guarantee, data set, model and what the population has spent."""
     spec = release.spec
     population = {"name": spec.population}
     if isinstance(release, ReportedPrivateRelease) and release.balance is not None:

@@ -23,7 +23,6 @@ OWN = "dp_pipeline"
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -235,7 +235,6 @@ class _Export:
         return f"{row_count(table):,} lines, every value as it was released"
 
     def check_places(self) -> str:
-        """Return a summary of the GeoJSON files; Damaged unless they show their tables' places."""
         x, y = self._descriptor[OWN]["place"]
         names = [name for name in self.table_names if f"{name}.geojson" in self._described]
         for name in names:
@@ -245,7 +244,6 @@ class _Export:
         return f"{', '.join(names)}: the same in GeoJSON as in the tables"
 
     def check_release(self) -> str:
-        """Return a summary of ``release.json``; Damaged unless this program writes it so."""
         if f"{self._bundle.to_json()}\n".encode() != (self.folder / RELEASE).read_bytes():
             raise Damaged("the file is not a release as this program writes it")
         return f"{self._bundle.key[:12]}, with all of its tables"
@@ -321,7 +319,6 @@ class _Export:
         return f"{computed['standing']}, ε = {computed['epsilon']}, as in the release"
 
     def check_sentences(self) -> str:
-        """Return a summary of ``card.md``; Damaged if it lacks a line of the release's figures."""
         card = self._text(f"{CARD}.md")
         for line in lines_on_card(self._bundle):
             if line not in card:
@@ -329,7 +326,6 @@ class _Export:
         return "standing, amounts and mechanisms as in the release"
 
     def check_page(self) -> str:
-        """Return a summary of ``card.html``; Damaged unless it has the words of ``card.md``."""
         if not has_same_words(self._text(f"{CARD}.html"), self._text(f"{CARD}.md")):
             raise Damaged(f"the page does not have the words of {CARD}.md")
         return f"the words of {CARD}.md"

@@ -133,7 +133,6 @@ class Account:
 
     @property
     def currency(self) -> Currency:
-        """The currency of the account: pure ε, or ρ of zero-concentrated DP with its δ."""
         return Currency(self.delta)
 
     @property

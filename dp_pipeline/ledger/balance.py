@@ -181,7 +181,6 @@ def balance_of(
 
 
 def this_month() -> str:
-    """Return the current calendar month in UTC, such as "2026-11"."""
     return datetime.now(UTC).strftime("%Y-%m")
 
 

@@ -99,7 +99,6 @@ class Store(ABC):
             yield lambda: None  # The lock of a file cannot be lost.
 
     def sweep_locks(self) -> int:
-        """Remove the lock files of releases that nobody holds; return their number."""
         with file_errors(self.locks):
             # 16 hex digits or more: the lock of all writers has another name.
             return sweep_locks(self.locks, f"{'[0-9a-f]' * 16}*.lock")
@@ -120,7 +119,6 @@ class Book:
         return str(self.store)
 
     def exists(self) -> bool:
-        """Return whether the ledger exists; Damaged if it existed and is lost."""
         if self.store.exists():
             return True
         tip = self._head.read()
@@ -134,7 +132,6 @@ class Book:
         return self.store.exists()
 
     def create(self) -> None:
-        """Create the ledger unless there is one, even while another process does so too."""
         if not self.exists():
             self.store.create(self._head.begin)
 
@@ -154,8 +151,6 @@ class Book:
 
     @contextmanager
     def consistent_view(self) -> Iterator[None]:
-        """Let every ``reading`` in the block see the ledger at the moment of its beginning; to
-        write there raises RuntimeError."""
         if not self.exists():
             yield
             return
@@ -226,7 +221,6 @@ class Book:
         return view if name == self._name else None
 
     def _tip(self) -> Tip:
-        """Return the number and hash in the head file; Damaged if the file is missing."""
         tip = self._head.read()
         if tip is None:
             # What is stored is opened first: something else than a ledger has no head either.
@@ -240,7 +234,6 @@ class Book:
         return tip
 
     def require_head(self, tip: Tip, connection: Connection) -> None:
-        """Raise Damaged if the ledger lacks the row ``tip`` that its head file names."""
         from dp_pipeline.ledger.journal import require_row
 
         require_row(tip, connection, of=self._name)

@@ -113,7 +113,6 @@ class Claim:
             )
 
     def _require_own(self, view: View, new: Sequence[str], claims: Claims) -> None:
-        """Raise DeclarationError if another population holds one of the new sources."""
         overlap = _overlap(new, [claim for claim in claims if claim[1] != self.population])
         if overlap is not None:
             source, holder = overlap

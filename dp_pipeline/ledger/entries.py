@@ -123,7 +123,6 @@ class Charge:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in billionths of ε or ρ, times the number of its windows (at least 1)."""
         return charge_in_all_windows(self.nano_epsilon, self.blocks)
 
     def _require_cost(self) -> None:
@@ -227,7 +226,6 @@ class Entry:
 
     @property
     def charge_in_all_windows(self) -> int:
-        """The charge in billionths of ε or ρ, times the number of its windows (at least 1)."""
         return charge_in_all_windows(self.nano_epsilon, blocks_of(self.facts))
 
     @property

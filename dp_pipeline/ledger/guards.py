@@ -72,7 +72,6 @@ class Guard:
 
     @property
     def body(self) -> str:
-        """The body of the trigger function in PL/pgSQL."""
         refuse = f"RAISE EXCEPTION '{_REFUSAL}' USING ERRCODE = '23000';"
         if not self.condition:
             return f"BEGIN {refuse} END"
@@ -136,7 +135,6 @@ def guards_of(dialect: str) -> tuple[Guard, ...]:
 
 
 def create_guards(connection: Connection) -> None:
-    """Create all triggers of the ledger's tables."""
     dialect, schema = connection.dialect.name, ""
     if dialect != "sqlite":
         schema = connection.exec_driver_sql("SELECT quote_ident(current_schema())").scalar_one()

@@ -215,7 +215,6 @@ class Head:
         return tip
 
     def begin(self) -> None:
-        """Write the head of a new, empty ledger, unless there is a head already."""
         with file_errors(self.path):
             if not self.path.exists():
                 self._write(Tip(), over=False)

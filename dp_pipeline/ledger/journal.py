@@ -72,7 +72,6 @@ _PARTIAL: Final = tuple(
 
 
 def create_tables(connection: sa.Connection) -> None:
-    """Create the three empty tables of a ledger with their indexes."""
     metadata.create_all(connection, checkfirst=False)
     for statement in _PARTIAL:
         connection.exec_driver_sql(statement)
@@ -146,13 +145,11 @@ def row_of(connection: sa.Connection, sequence: int | None = None) -> tuple[Row,
 
 
 def children_of(connection: sa.Connection, sequence: int) -> list[Row]:
-    """Return the spends of the ledger row with a number, in order."""
     query = sa.select(spends).where(spends.c.entry == sequence)
     return _children(connection, query).get(sequence, [])
 
 
 def children_of_population(connection: sa.Connection, population: str) -> dict[int, list[Row]]:
-    """Return the spends of all rows of a population, by the number of the row."""
     query = sa.select(spends).join(entries).where(entries.c.population == population)
     return _children(connection, query)
 

@@ -147,8 +147,6 @@ def reserve_or_resume(page: Page, charge: entries.Charge) -> State:
 
 
 def state_of(view: View, key: str) -> str | None:
-    """Return the state of the release with a key: "reserved", "interrupted", "settled" or "dead";
-    None if it was never reserved."""
     past = view.rows_of_release(key)
     return past[-1].event if len(past) > 1 else view.state.unfinished(key)
 

@@ -62,7 +62,6 @@ class Population:
 
     @property
     def has_windows(self) -> bool:
-        """Whether the population's rows are partitioned into time windows."""
         return bool(self.facts.get("windows"))
 
     def account(self, population: str) -> Account:
@@ -123,7 +122,6 @@ class Block:
     delta_spent: str = "0"
 
     def with_charge(self, nano: int, delta: Fraction) -> Self:
-        """Return a copy with ``nano``, in nano-ε or nano-ρ, and ``delta`` added to its sums."""
         return type(self)(self.spent + nano, str(Fraction(self.delta_spent) + delta))
 
 
@@ -173,7 +171,6 @@ class _Digests:
 
     @property
     def total(self) -> str:
-        """The SHA-256, in hex, over the digests of all rows of the table ``state``, by key."""
         return hashlib.sha256(self._text).hexdigest()
 
     def put(self, key: StateKey, value: StateValue | None) -> None:
@@ -233,8 +230,6 @@ class State:
         return self._populations[population]
 
     def account(self, population: str) -> Account | None:
-        """Return the account of a population with its current limits; None if it was never
-        opened."""
         sums = self.population(population)
         return None if sums is None else sums.account(population)
 
@@ -258,7 +253,6 @@ class State:
         return tuple(sorted(key.name for key in keys if key.population == population))
 
     def populations(self) -> tuple[str, ...]:
-        """Return every population with an account, in the order of opening."""
         opened = [
             (_read(Population, self.rows[key].value).opened, key.population)
             for key in self._keys("population")
@@ -266,7 +260,6 @@ class State:
         return tuple(population for _, population in sorted(opened))
 
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """Return every claim, oldest first, as a source and the population that holds it."""
         claims = sorted((self.rows[key].entry, key) for key in self._keys("source"))
         return tuple((key.name, key.population) for _, key in claims)
 
@@ -278,7 +271,6 @@ class State:
         return None
 
     def unfinished_keys(self) -> tuple[str, ...]:
-        """Return the keys of the releases that have not ended, sorted."""
         return tuple(sorted(key.name for key in self._keys("unfinished")))
 
     def take(self, record: Record, *, sequence: int, time: str) -> set[StateKey]:

@@ -66,7 +66,6 @@ class Verification:
 
     @property
     def tip(self) -> Tip:
-        """The number and hash of the newest row so far."""
         return Tip(self.chain.expected_sequence - 1, self.chain.tip)
 
     def take(self, row: Row, children: list[Row]) -> None:
@@ -107,7 +106,6 @@ class _LedgerCheck:
 
     @property
     def digests(self) -> dict[int, str]:
-        """The ``stored_digest`` of every invalid row, by its number."""
         return {row["sequence"]: stored_digest(row, children) for row, children in self.strays}
 
     @property

@@ -50,11 +50,9 @@ class View:
 
     @property
     def month(self) -> str:
-        """The calendar month (UTC) of ``now``, such as "2026-11"."""
         return self.now[:7]
 
     def require_account(self, population: str) -> Account:
-        """Return the account of a population; DeclarationError if it was never opened."""
         account = self.state.account(population)
         if account is None:
             raise no_account(population)
@@ -121,8 +119,6 @@ class View:
         return tuple(_entry(row, children.get(row["sequence"], [])) for row in map(dict, rows))
 
     def not_dp(self, population: str) -> tuple[Entry, ...]:
-        """Return the ledger rows that charge a population's releases without ε, of kind "not-dp",
-        oldest first; Damaged if the index lacks one."""
         rows = [
             row
             for event in CHARGING

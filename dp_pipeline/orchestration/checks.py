@@ -155,7 +155,6 @@ def _rebuilt_check(release: Release, bundle: Bundle) -> dg.AssetCheckResult:
 
 
 def k_anonymity_check(bundle: Bundle) -> dg.AssetCheckResult:
-    """Return the result of the check that all stored classes keep the promised K and diversity."""
     facts = bundle.facts
     report = measure_disclosure(bundle.tables, label=facts["label"], k=int(facts["k"]))
     numbers = {
@@ -193,7 +192,6 @@ def budget_checks(balance: Balance) -> list[dg.AssetCheckResult]:
 def spent_check(
     spec: DatasetSpec, guarantee: PrivacyGuarantee, bundle: Bundle
 ) -> dg.AssetCheckResult:
-    """Return the result of the check that noise, charges and claimed ε of a release agree."""
     proven = [replace(spend, epsilon=spend.epsilon_of_scale) for spend in bundle.spends]
     cost_of_noise = replace(bundle, spends=tuple(proven)).spent
     own_claim = spec.currency.cost_of(guarantee.amount, guarantee.currency)
@@ -212,7 +210,6 @@ def spent_check(
 
 
 def plausible_check(spec: DatasetSpec, bundle: Bundle) -> dg.AssetCheckResult:
-    """Return the result of a check that warns of a release's weaknesses, such as too much noise."""
     warnings, total = bundle_warnings(spec, bundle), noisy_total(spec, bundle)
     metadata: Metadata = {}
     if total is not None:

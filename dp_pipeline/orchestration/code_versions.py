@@ -25,12 +25,10 @@ _CODE_TAG = "dagster/code_version"
 
 
 def preparation_version(spec: DatasetSpec) -> str:
-    """Return the version of the preparation stages, made from their code and the declaration."""
     return digest_of(code_version(("config", "raw")), spec.digest)
 
 
 def validation_version(spec: DatasetSpec) -> str:
-    """Return the version of the validation stage, made from its code, declaration and checks."""
     version = preparation_version(spec)
     return digest_of(version, spec.checks_digest) if spec.checks_digest else version
 

@@ -61,7 +61,6 @@ class AssetColumn:
 
 
 def column_metadata(spec: DatasetSpec, columns: Iterable[AssetColumn]) -> dict[str, Any]:
-    """Return the schema and lineage of columns for Dagster; no lineage if nothing is upstream."""
     listed = list(columns)
     metadata: dict[str, Any] = {
         SCHEMA: dg.TableSchema([column.dagster_column() for column in listed])

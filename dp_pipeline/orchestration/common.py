@@ -87,7 +87,6 @@ class WindowConfig(ReleaseConfig):
 
 
 def config_of_run(context: dg.AssetExecutionContext) -> WindowConfig:
-    """Return the configuration of a run, with defaults for missing fields."""
     return WindowConfig(**(context.op_execution_context.op_config or {}))
 
 

@@ -65,7 +65,6 @@ class IngestConfig(dg.Config):
 
 
 def raw_assets(spec: DatasetSpec) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """Return the assets that read, validate and prepare the rows of one data set."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = [*_joined_sources(spec)]
     assets += [_ingested(spec), _validated(spec)]
     upstream = "validated"

@@ -63,13 +63,11 @@ def report_job_name(spec: DatasetSpec) -> str:
 
 
 def raw_stages(spec: DatasetSpec) -> tuple[str, ...]:
-    """Return the names of the assets that read and prepare rows, in order."""
     domain = (NAME,) if spec.to_discover else ()
     return ("ingested", "validated", *domain, *stages_of(spec.widest))
 
 
 def publication_assets(spec: DatasetSpec, publication: Publication) -> tuple[str, ...]:
-    """Return the names of the assets that publish one model, in order."""
     return (*raw_stages(spec), publication.model, "evaluation")
 
 
