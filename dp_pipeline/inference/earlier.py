@@ -154,14 +154,15 @@ class StoredTables:
     @classmethod
     def of(cls, tables: Tables, domain: Domain) -> StoredTables | None:
         """Return the noisy tables that a release stored; None if it stored none, or if the domain
-        now declares other numbers of levels."""
+        now declares other attributes or numbers of levels."""
         if not {*noisy_table_names(tables)} <= {*tables}:
             return None
         groupings = stored_groupings(tables)
-        if any(len(each.groups) != domain[name].size for name, each in groupings.items()):
+        sizes = {name: domain[name].size for name in domain.discrete}
+        if any(len(each.groups) != sizes.get(name) for name, each in groupings.items()):
             return None
         try:
-            counts = read_noisy_tables(tables, {name: domain[name].size for name in domain.names})
+            counts = read_noisy_tables(tables, sizes)
         except Damaged:
             return None
         measured = (

@@ -26,7 +26,7 @@ from dp_pipeline.reporting.text import noisy_text, number_text
 from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.measurement import NoisyCounts, is_of_pairs, least_noisy
-from dp_pipeline.results.synthetic_table import SyntheticTable, noisy_table_names
+from dp_pipeline.results.synthetic_table import SyntheticTable
 
 SEEN = 2
 """Deviations of the noise by which a distance must exceed its mean to be an error of the model."""
@@ -98,12 +98,8 @@ class NoisyAnswers:
 
     @classmethod
     def of_bundle(cls, bundle: Bundle, domain: Domain) -> NoisyAnswers | None:
-        """Return the noisy tables that a stored release measured; None where none are stored, or
-        where they are of attributes that the domain lacks."""
-        described = bundle.tables.get(noisy_table_names(bundle.tables)[0])
-        names = set() if described is None else {*", ".join(described["marginal"]).split(", ")}
-        known = {"", *domain.names, *(f"next {name}" for name in domain.names)}
-        stored = StoredTables.of(bundle.tables, domain) if names <= known else None
+        """Return the noisy tables that a stored release measured; None as ``StoredTables.of``."""
+        stored = StoredTables.of(bundle.tables, domain)
         if stored is None:
             return None
         tables = [

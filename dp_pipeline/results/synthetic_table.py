@@ -211,7 +211,7 @@ def read_noisy_tables(tables: Tables, sizes: Mapping[str, int]) -> list[NoisyCou
         # Pairs of successive parts are over an attribute, and the next one of the same name.
         axes = [name if name in sizes else name.removeprefix("next ") for name in flat.attributes]
         groups = groupings if flat.is_grouped else {}
-        shape = [groups[name].size if name in groups else sizes[name] for name in axes]
+        shape = [groups[name].size if name in groups else sizes.get(name, 0) for name in axes]
         if prod(shape) != flat.table.size:
             raise Damaged(
                 f"The noisy table of {', '.join(flat.attributes)[:80] or 'all rows'} must have "

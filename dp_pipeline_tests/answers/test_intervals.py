@@ -10,7 +10,7 @@ from dp_pipeline.answers.estimate import combine
 from dp_pipeline.answers.questions import answer_question
 from dp_pipeline.answers.tables import open_table
 from dp_pipeline.answers.verdict import verdict
-from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.export.intervals import added_columns
 from dp_pipeline.results.clusters import Clusters, Synopsis
 from dp_pipeline_tests.answers.releases import release, tables_of
@@ -121,6 +121,13 @@ def test_a_table_has_the_numbers_of_its_counts() -> None:
         assert (count.value, count.basis) == (line["count"], line["basis"])
         assert [count.low, count.high] == pytest.approx([line["low"], line["high"]], rel=1e-6)
     assert opened.count("(a == 'a0' or a == 'a1') and b == 'b0'").basis == "measured"
+
+
+@pytest.mark.parametrize("attributes", [("a", "b"), ("a", "c")])
+def test_a_table_of_other_cells_or_attributes_is_damaged(attributes: tuple[str, str]) -> None:
+    tables = [(attributes, np.zeros((2, 2)), NOISE)]
+    with pytest.raises(Damaged, match="cells, but the export has 4: fetch the export again"):
+        release(np.ones((2, 3)), tables, names="ab")
 
 
 @pytest.mark.parametrize("groups", [None, {"b": [0, 1, 2]}])

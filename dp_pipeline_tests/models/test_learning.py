@@ -1,5 +1,6 @@
 """Releases of one window after the other: what they cost together, and what they learn for free."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -208,6 +209,7 @@ def test_tables_over_other_levels_are_not_planned_from() -> None:
     tables["measured"] = {name: np.array(column) for name, column in measured.items()}
     assert StoredTables.of(tables, Domain((sex,))) is not None
     assert StoredTables.of(tables, Domain((three,))) is None
+    assert StoredTables.of(tables, Domain((replace(sex, name="gender"),))) is None
     assert StoredTables.of({"measured": tables["measured"]}, Domain((sex,))) is None
 
 
