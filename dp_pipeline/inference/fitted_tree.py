@@ -12,7 +12,6 @@ import numpy as np
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
-from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import join_cliques, overlap_links
 from dp_pipeline.inference.consistency import (
     SMALLEST_VARIANCE,
@@ -391,11 +390,11 @@ class FittedRows:
         """Return (codes over groups of levels, drawn attribute by attribute so that all pairs fit
         the tables; attributes of each table; links between positions of tables)."""
         levels, zeros = self._levels, self.zeros.grouped(self.groupings)
-        paired = PairedRows(AgreedTables.of(self._all_tables, levels), levels, zeros)
+        paired = PairedRows.of(self._all_tables, levels, zeros)
         codes = zeros.draw_valid_rows(
             lambda many: paired.draw_codes(many, rng), rows, tuple(levels)
         )
-        codes = self._fit_pairs(codes, lambda: paired.tables.pairs(levels), rng)
+        codes = self._fit_pairs(codes, lambda: paired.pairs, rng)
         tables = [table.attributes for table in self.measured if table.attributes]
         inside = {name for names in tables for name in names}
         names = (*tables, *((name,) for name in levels if name not in inside))

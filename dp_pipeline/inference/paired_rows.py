@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from math import sqrt
 
 import numpy as np
 
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names, code_type
-from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import Conditional
-from dp_pipeline.inference.consistency import ratio
+from dp_pipeline.inference.consistency import (
+    NoisyTable,
+    agree_by_ripple,
+    ratio,
+    reconcile_tables,
+    variance_of,
+)
 from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 from dp_pipeline.inference.tree_fit import ENTROPY
 from dp_pipeline.inference.views import view_network
@@ -37,9 +43,11 @@ LEAST_DOUBT = 1e-3
 class PairedRows:
     """A distribution of rows that are drawn attribute by attribute, so that pairs fit their tables.
 
-    tables   agreed tables, which have every attribute
-    sizes    levels of every attribute
-    zeros    constraints
+    sizes       levels of every attribute
+    cells       attributes → cells ≥ 0 of a table, in rows, axes in the order of ``sizes``; no set
+                of attributes is inside another one, and every attribute is in one
+    variances   attributes → variance of a cell's noise as measured, in squared rows
+    zeros       constraints
 
     Attributes come in the order of a Bayesian network, whose families are attributes with the few
     that they depend on most. Each is drawn given all before it, with the distribution that fits
@@ -50,11 +58,67 @@ class PairedRows:
     Sources: the network, PrivBayes (TODS 2017); maximum entropy from a given start with relaxed
     constraints, Dudík, Phillips, Schapire, JMLR 2007; for one attribute given others that is a
     logistic regression whose moments are given.
+
+    >>> from dp_pipeline.inference.consistency import TableEstimate
+    >>> tall = TableEstimate(("a", "b"), np.array([[9.0, 0.0], [1.0, -2.0]]), 1.0)
+    >>> wide = TableEstimate(("b", "c"), np.array([[6.0, 4.0], [-2.0, 0.0]]), 1.0)
+    >>> paired = PairedRows.of([tall, wide], {"a": 2, "b": 2, "c": 2})
+    >>> paired.one_way("b").round(2).tolist(), paired.pair("a", "c")
+    ([8.0, 0.0], None)
     """
 
-    tables: AgreedTables
     sizes: Mapping[str, int]
+    cells: Mapping[Names, FloatArray]
+    variances: Mapping[Names, float]
     zeros: StructuralZeros = NONE
+
+    @classmethod
+    def of(
+        cls, measured: Sequence[NoisyTable], sizes: Mapping[str, int], zeros: StructuralZeros = NONE
+    ) -> PairedRows:
+        """Return the distribution of rows whose pairs fit noisy tables of every attribute.
+
+        The tables are fitted by least squares, weighted by noise, and then made ≥ 0 and nearly
+        consistent by ``agree_by_ripple``. If that empties a table, every table gets equal cells of
+        sum 1 instead.
+        """
+        _, tables = reconcile_tables(measured, sizes)
+        variances = {names: variance_of(names, measured) for names in tables}
+        deviation = sqrt(min(variances.values()))
+        tables = agree_by_ripple(tables, deviation=deviation, variances=variances)
+        if not all(table.any() for table in tables.values()):
+            tables = {name: np.full(table.shape, 1 / table.size) for name, table in tables.items()}
+        return cls(sizes, tables, variances, zeros)
+
+    @property
+    def rows(self) -> float:
+        """The sum of the first table's cells, above 0; the others' sums are nearly equal."""
+        return float(next(iter(self.cells.values())).sum())
+
+    def one_way(self, name: str) -> FloatArray:
+        """Return the rows in each level (levels,), from the first table that has the attribute."""
+        names = next(names for names in self.cells if name in names)
+        return marginal_of(self.cells[names], names, (name,))
+
+    def pair(self, first: str, second: str) -> tuple[FloatArray, float] | None:
+        """Return the counts over two attributes, axes in this order, and the variance of a cell;
+        None if no table has both.
+
+        The counts are the inverse-variance mean over all tables that have both."""
+        total, precision = np.zeros(()), 0.0
+        for names, table in self.cells.items():
+            if first in names and second in names:
+                cells = marginal_of(table, names, (first, second))
+                weight = cells.size / (table.size * self.variances[names])
+                total, precision = total + weight * cells, precision + weight
+        return (total / precision, 1 / precision) if precision else None
+
+    @property
+    def pairs(self) -> dict[Names, FloatArray]:
+        """Two attributes, in the order of ``sizes`` → their counts, for the pairs that a table
+        has."""
+        means = {pair: self.pair(*pair) for pair in combinations(self.sizes, 2)}
+        return {pair: mean[0] for pair, mean in means.items() if mean is not None}
 
     @one_thread()
     def draw_codes(self, rows: int, rng: np.random.Generator) -> IntArray:
@@ -76,7 +140,7 @@ class PairedRows:
 
     @cached_property
     def _network(self) -> tuple[Conditional, ...]:
-        return view_network(self.tables.cells, self.sizes, most_cells=MOST_FAMILY_CELLS)
+        return view_network(self.cells, self.sizes, most_cells=MOST_FAMILY_CELLS)
 
     def _rows_of_levels(
         self, family: Conditional, drawn: _RowKinds, rng: np.random.Generator
@@ -127,12 +191,12 @@ class PairedRows:
         has. Tolerances are those of ``tree_fit``: noisy tables that no rows can have would give
         infinite potentials."""
         many = drawn.rows.sum()
-        scale = many / self.tables.rows
-        own = scale * self.tables.one_way(child)
+        scale = many / self.rows
+        own = scale * self.one_way(child)
         features, targets = [np.ones(len(drawn.rows))], [own]
         doubt = [LEAST_DOUBT]
         for name, column in zip(drawn.names, drawn.codes.T, strict=True):
-            pair_table = self.tables.pair(child, name)
+            pair_table = self.pair(child, name)
             if pair_table is not None:
                 table, variance = pair_table
                 for level in range(1, self.sizes[name]):

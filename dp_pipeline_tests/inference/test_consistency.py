@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.encoding import Names
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import clique_counts
 from dp_pipeline.inference.consistency import (
     TableEstimate,
@@ -24,6 +23,7 @@ from dp_pipeline.inference.consistency import (
     spread,
     variance_of,
 )
+from dp_pipeline.inference.paired_rows import PairedRows
 from dp_pipeline.inference.views import view_tables
 from dp_pipeline.results.measurement import NoisyMarginal, marginal_of
 
@@ -310,7 +310,7 @@ TABLES = (("a", "b", "c"), ("b", "d"), ("a", "c", "d"))
 
 
 def cells_by_noise(measured: list[NoisyMarginal]) -> dict[tuple[str, ...], np.ndarray]:
-    return dict(AgreedTables.of(measured, FOUR_SIZES).cells)
+    return dict(PairedRows.of(measured, FOUR_SIZES).cells)
 
 
 each_way = pytest.mark.parametrize("agree", [cells_by_noise, view_tables, clique_counts])
@@ -337,7 +337,7 @@ def test_exact_tables_stay_as_they_are(agree):
     assert all(
         np.allclose(tables[marginal.attributes], marginal.table, atol=0.01) for marginal in measured
     )
-    both = AgreedTables.of(measured, FOUR_SIZES)
+    both = PairedRows.of(measured, FOUR_SIZES)
     assert both.rows == pytest.approx(measured[0].table.sum())
     for pair in combinations(FOUR_SIZES, 2):
         exact = next(marginal for marginal in measured if {*pair} <= {*marginal.attributes})
@@ -392,15 +392,15 @@ def test_tables_of_one_set_count_by_their_noise():
 def test_the_number_of_rows_is_a_table_too():
     counted = TableEstimate((), np.array(1000.0), 1.0)
     measured = TableEstimate(("a", "b"), np.full((2, 3), 100.0), 1e6)
-    tables = AgreedTables.of([counted, measured], {"a": 2, "b": 3})
+    tables = PairedRows.of([counted, measured], {"a": 2, "b": 3})
     assert list(tables.cells) == [("a", "b")]
     assert tables.rows == pytest.approx(1000, abs=0.1)
     without_rows = [TableEstimate(("a", "b"), np.full((2, 3), -50.0), 1.0)]
-    assert np.allclose(AgreedTables.of(without_rows, FOUR_SIZES).cells["a", "b"], 1 / 6)
+    assert np.allclose(PairedRows.of(without_rows, FOUR_SIZES).cells["a", "b"], 1 / 6)
 
 
 def test_a_noisy_table_counts_for_little_beside_a_better_one():
     good = TableEstimate(("a", "b"), np.array([[60.0, 0.0, 40.0], [30.0, 30.0, 40.0]]), 1.0)
     bad = TableEstimate(("a", "c"), np.array([[180.0, 120.0], [0.0, 0.0]]), 10_000.0)
-    tables = AgreedTables.of([good, bad], FOUR_SIZES)
+    tables = PairedRows.of([good, bad], FOUR_SIZES)
     assert np.allclose(tables.one_way("a"), [100, 100], atol=1)

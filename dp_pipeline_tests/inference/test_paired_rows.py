@@ -8,11 +8,10 @@ import pytest
 from dp_pipeline.config.constraints import AllowedCells
 from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.inference import paired_rows
-from dp_pipeline.inference.agreed_tables import AgreedTables
 from dp_pipeline.inference.clique_join import sample_network
 from dp_pipeline.inference.consistency import TableEstimate
 from dp_pipeline.inference.paired_rows import PairedRows, fit_chances
-from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.inference.structural_zeros import NONE, StructuralZeros
 
 ROWS = 20_000
 
@@ -23,11 +22,13 @@ def counted(codes: IntArray, sizes: dict[str, int], names: tuple[str, ...]) -> n
     return table
 
 
-def tables_of(codes: IntArray, sizes: dict[str, int], *, variance: float = 1e-6) -> AgreedTables:
-    """All pairs, next to without noise."""
+def paired_with(
+    codes: IntArray, sizes: dict[str, int], zeros: StructuralZeros = NONE
+) -> PairedRows:
+    """By all pairs, next to without noise."""
     pairs = combinations(sizes, 2)
-    measured = [TableEstimate(pair, counted(codes, sizes, pair), variance) for pair in pairs]
-    return AgreedTables.of(measured, sizes)
+    measured = [TableEstimate(pair, counted(codes, sizes, pair), 1e-6) for pair in pairs]
+    return PairedRows.of(measured, sizes, zeros)
 
 
 def off(codes: IntArray, drawn: IntArray, sizes: dict[str, int]) -> float:
@@ -51,7 +52,7 @@ def excluding() -> tuple[IntArray, dict[str, int]]:
 
 def test_every_pair_fits_where_attributes_exclude_each_other():
     codes, sizes = excluding()
-    paired, rng = PairedRows(tables_of(codes, sizes), sizes), np.random.default_rng(1)
+    paired, rng = paired_with(codes, sizes), np.random.default_rng(1)
     assert off(codes, paired.draw_codes(ROWS, rng), sizes) < 0.002
     assert off(codes, sample_network(paired._network, ROWS, rng, sizes), sizes) > 0.01
 
@@ -59,7 +60,7 @@ def test_every_pair_fits_where_attributes_exclude_each_other():
 def test_every_pair_fits_where_rows_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch):
     codes, sizes = excluding()
     monkeypatch.setattr(paired_rows, "MOST_ROWS", ROWS // 3)
-    drawn = PairedRows(tables_of(codes, sizes), sizes).draw_codes(ROWS, np.random.default_rng(1))
+    drawn = paired_with(codes, sizes).draw_codes(ROWS, np.random.default_rng(1))
     assert off(codes, drawn, sizes) < 0.004
     assert counted(drawn, sizes, ("x0",)).sum() == ROWS
 
@@ -70,7 +71,7 @@ def test_attributes_of_several_levels_fit_too():
     second = np.where(rng.random(ROWS) < 0.5, first % 3, rng.integers(0, 3, ROWS))
     third = (first + second + (rng.random(ROWS) < 0.3)) % 5
     codes, sizes = np.stack([first, second, third], axis=1), {"a": 4, "b": 3, "c": 5}
-    drawn = PairedRows(tables_of(codes, sizes), sizes).draw_codes(ROWS, np.random.default_rng(1))
+    drawn = paired_with(codes, sizes).draw_codes(ROWS, np.random.default_rng(1))
     assert off(codes, drawn, sizes) < 0.002
 
 
@@ -78,7 +79,7 @@ def test_attributes_of_several_levels_fit_too():
 @pytest.mark.parametrize("rows", [0, 1, 7, 50_000])
 def test_as_many_rows_as_are_asked_for_alike_for_one_seed(rows: int):
     codes, sizes = excluding()
-    paired = PairedRows(tables_of(codes, sizes), sizes)
+    paired = paired_with(codes, sizes)
     drawn, again = (paired.draw_codes(rows, np.random.default_rng(2)) for _ in range(2))
     assert drawn.shape == (rows, len(sizes))
     assert drawn.tobytes() == again.tobytes()
@@ -90,7 +91,7 @@ def test_no_row_is_in_a_cell_without_mass():
     codes, sizes = excluding()
     never = np.array([[[True, True], [True, False]], [[True, False], [True, True]]])
     zeros = StructuralZeros((AllowedCells(("x12", "x17", "x14"), never),))
-    paired = PairedRows(tables_of(codes, sizes), sizes, zeros)
+    paired = paired_with(codes, sizes, zeros)
     drawn = paired.draw_codes(ROWS, np.random.default_rng(1))
     assert zeros.holds(dict(zip(sizes, drawn.T, strict=True))).all()
     assert off(codes, drawn, sizes) < 0.2
