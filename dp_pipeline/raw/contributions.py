@@ -37,34 +37,21 @@ _ROWS_A_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
-class _SipKeys:
-    """The SipHash keys for tables with certain columns, one for each use."""
-
-    rows: bytes = field(repr=False)
-    texts: bytes = field(repr=False)
-    copies: bytes = field(repr=False)
-
-    @classmethod
-    def of(cls, columns: list[str], key: bytes) -> _SipKeys:
-        digest = hmac.digest(key, _PURPOSE + json.dumps(columns).encode(), "sha512")
-        size = siphash.KEY_BYTES
-        return cls(*(digest[start : start + size] for start in range(0, 3 * size, size)))
-
-
-@dataclass(frozen=True)
 class PersonKeys:
     """The keys for bounding the rows of each person, derived from the population's key.
 
-    column        the person's column
-    other_columns the other columns, sorted, so that their order in a table does not matter
-    ids           keys for ids alone
-    rows          keys for whole rows
+    column         the person's column
+    other_columns  the other columns, sorted, so that their order in a table does not matter
+    ids            key of SipHash for ids alone
+    rows, texts, copies   keys of SipHash for whole rows, for texts in them, and for equal rows
     """
 
     column: str
     other_columns: tuple[str, ...]
-    ids: _SipKeys
-    rows: _SipKeys
+    ids: bytes = field(repr=False)
+    rows: bytes = field(repr=False)
+    texts: bytes = field(repr=False)
+    copies: bytes = field(repr=False)
 
     @classmethod
     def of(cls, columns: Iterable[str], person: str | None, key: bytes) -> PersonKeys | None:
@@ -79,8 +66,14 @@ class PersonKeys:
                 "but the key is empty: report this fault"
             )
         other_columns = tuple(sorted(set(columns) - {person}))
-        row_keys = _SipKeys.of([person, *other_columns], key)
-        return cls(person, other_columns, _SipKeys.of([person], key), row_keys)
+        row_keys = _sip_keys([person, *other_columns], key)
+        return cls(person, other_columns, _sip_keys([person], key)[0], *row_keys)
+
+
+def _sip_keys(columns: list[str], key: bytes) -> list[bytes]:
+    digest = hmac.digest(key, _PURPOSE + json.dumps(columns).encode(), "sha512")
+    size = siphash.KEY_BYTES
+    return [digest[start : start + size] for start in range(0, 3 * size, size)]
 
 
 def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> pa.Table:
@@ -112,18 +105,18 @@ def keep_at_most(table: pa.Table, *, at_most: int, keys: PersonKeys | None) -> p
     """
     if keys is None:
         return table
-    persons = _Persons.of(table, keys.column)
-    is_kept = persons.codes >= 0
-    sizes = np.bincount(persons.codes[is_kept], minlength=1)
-    is_crowded = is_kept & (sizes[persons.codes] > at_most)
+    persons, ids = _persons(table, keys.column)
+    is_kept = persons >= 0
+    sizes = np.bincount(persons[is_kept], minlength=1)
+    is_crowded = is_kept & (sizes[persons] > at_most)
     if is_crowded.any():
         rows = np.flatnonzero(is_crowded)
-        digests, codes = _row_digests(table, keys, persons, rows), persons.codes[rows]
+        digests, codes = _row_digests(table, keys, rows, persons, ids), persons[rows]
         order = _order(codes, digests)
         is_copy = _equals_previous(codes[order]) & _equals_previous(digests[order])
         if is_copy.any():
             copies, counts = order[is_copy], _copies_before(is_copy)
-            digests[copies] = siphash.of_words([digests[copies], counts], keys.rows.copies)
+            digests[copies] = siphash.of_words([digests[copies], counts], keys.copies)
             order = _order(codes, digests)
         codes = codes[order]
         # Rows that are not among the first ``at_most`` of their person.
@@ -149,7 +142,7 @@ def count_omitted_rows(
         return int(rows.num_rows)
     column, count = keys.column, kept.num_rows
     both = pa.concat_tables([kept.select([column]), rows.select([column])])
-    codes = _Persons.of(both, column).codes
+    codes = person_codes(both, column)
     persons = int(codes.max(initial=-1)) + 1
     room = at_most - np.bincount(codes[:count], minlength=persons)
     others = codes[count:]
@@ -159,40 +152,31 @@ def count_omitted_rows(
 
 def person_codes(table: pa.Table, column: str) -> IntArray:
     """Return a number from 0 for the person of each row (n,); −1 for a row without a person."""
-    return _Persons.of(table, column).codes.astype(np.int64)
+    return _persons(table, column)[0].astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Persons:
-    """The persons of some rows, as numbers.
+def _persons(table: pa.Table, column: str) -> tuple[NDArray[np.int32], pa.Array]:
+    """Return the number of the person of each row (n,), −1 for none, and the id of each number.
 
-    codes   number of the person of each row (n,), −1 for none
-    ids     id of each number: a text without white space around it, or a whole number
-    """
-
-    codes: NDArray[np.int32]
-    ids: pa.Array
-
-    @classmethod
-    def of(cls, table: pa.Table, column: str) -> _Persons:
-        # Floating ids are refused: from 2^53 on two of them may be equal for different persons.
-        cells = _plain(table.column(column))
-        if cells.type not in WHOLE and cells.type != _TEXT and not pa.types.is_null(cells.type):
-            raise DeclarationError(
-                f"The person's column {column!r} must hold text or whole numbers, not "
-                f"{type_word(cells.type)}: write it as int64 or text"
-            )
-        if pa.types.is_null(cells.type):
-            cells = cells.cast(_TEXT)
-        encoded = cells.dictionary_encode().combine_chunks()
-        ids, codes = encoded.dictionary, _codes(encoded.indices)
-        if ids.type != _TEXT:
-            return cls(codes, ids)
-        trimmed = pc.utf8_trim_whitespace(ids)
-        merged = pc.if_else(pc.equal(trimmed, ""), None, trimmed).dictionary_encode()
-        # The last entry is for rows without an id, whose code is −1.
-        merged_codes = np.append(_codes(merged.indices), np.int32(-1))
-        return cls(merged_codes[codes], merged.dictionary)
+    An id is a text without white space around it, or a whole number."""
+    # Floating ids are refused: from 2^53 on two of them may be equal for different persons.
+    cells = _plain(table.column(column))
+    if cells.type not in WHOLE and cells.type != _TEXT and not pa.types.is_null(cells.type):
+        raise DeclarationError(
+            f"The person's column {column!r} must hold text or whole numbers, not "
+            f"{type_word(cells.type)}: write it as int64 or text"
+        )
+    if pa.types.is_null(cells.type):
+        cells = cells.cast(_TEXT)
+    encoded = cells.dictionary_encode().combine_chunks()
+    ids, codes = encoded.dictionary, _codes(encoded.indices)
+    if ids.type != _TEXT:
+        return codes, ids
+    trimmed = pc.utf8_trim_whitespace(ids)
+    merged = pc.if_else(pc.equal(trimmed, ""), None, trimmed).dictionary_encode()
+    # The last entry is for rows without an id, whose code is −1.
+    merged_codes = np.append(_codes(merged.indices), np.int32(-1))
+    return merged_codes[codes], merged.dictionary
 
 
 def _codes(indices: pa.Array) -> NDArray[np.int32]:
@@ -210,10 +194,12 @@ def _plain(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     return column
 
 
-def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: IntArray) -> Words:
+def _row_digests(
+    table: pa.Table, keys: PersonKeys, rows: IntArray, persons: NDArray[np.int32], ids: pa.Array
+) -> Words:
     """Return the digests of the rows with these indices (len(rows),), equal for equal rows."""
     digests = np.empty(len(rows), dtype=np.uint64)
-    id_cells = _cells(keys.column, persons.ids, keys.rows.texts)
+    id_words, id_kinds = _cells(keys.column, ids, keys.texts)
     for start in range(0, table.num_rows, _ROWS_A_BLOCK):
         span = slice(*np.searchsorted(rows, (start, start + _ROWS_A_BLOCK)))
         block_rows = rows[span]
@@ -222,9 +208,10 @@ def _row_digests(table: pa.Table, keys: PersonKeys, persons: _Persons, rows: Int
         block = table.slice(start, _ROWS_A_BLOCK)
         if len(block_rows) < block.num_rows:
             block = block.take(pa.array(block_rows - start))
-        cells = [id_cells.take(persons.codes[block_rows])]
-        cells += [_cells(name, block.column(name), keys.rows.texts) for name in keys.other_columns]
-        digests[span] = siphash.of_words(_message(cells), keys.rows.rows)
+        codes = persons[block_rows]
+        cells = [(id_words[codes], id_kinds[codes])]
+        cells += [_cells(name, block.column(name), keys.texts) for name in keys.other_columns]
+        digests[span] = siphash.of_words(_message(cells), keys.rows)
     return digests
 
 
@@ -258,30 +245,23 @@ _KINDS_A_WORD = 32
 _TOP = 2.0**63
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
-    """The values of a column as 64-bit words with kinds, so that different values stay different.
+_Cells = tuple[Words, NDArray[np.uint8]]
+"""The values of a column as 64-bit words (n,) with kinds (n,): different values stay different.
 
-    kinds   (n,): missing; a whole number below 2^63 in size; one from 2^63 to 2^64 − 1; any other
-            number, or a text
-    words   (n,), by kind: 0; its two's complement; itself; the bits of its double, or its hash
-    """
-
-    words: Words
-    kinds: NDArray[np.uint8]
-
-    def take(self, indices: NDArray[np.int32]) -> _Cells:
-        return _Cells(self.words[indices], self.kinds[indices])
+The kinds are: missing; a whole number below 2^63 in size; one from 2^63 to 2^64 − 1; any other
+number, or a text. The words are, by kind: 0; its two's complement; itself; the bits of its double,
+or its hash.
+"""
 
 
 def _message(columns: list[_Cells]) -> list[Words]:
     """Return the words to hash of some rows, by column: values, then kinds, 32 in a word."""
-    words = [cells.words for cells in columns]
+    words = [column for column, _ in columns]
     for first in range(0, len(columns), _KINDS_A_WORD):
         kinds = np.zeros(len(words[0]), dtype=np.uint64)
-        for cells in columns[first : first + _KINDS_A_WORD]:
+        for _, column_kinds in columns[first : first + _KINDS_A_WORD]:
             kinds <<= np.uint64(2)
-            kinds |= cells.kinds
+            kinds |= column_kinds
         words.append(kinds)
     return words
 
@@ -295,7 +275,7 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
         codes = _codes(encoded.indices)
         # The last entry is for missing texts, whose code is −1.
         words = np.append(siphash.of_texts(encoded.dictionary, key), np.uint64(0))
-        return _Cells(words[codes], np.where(codes < 0, _MISSING, _OTHER).astype(np.uint8))
+        return words[codes], np.where(codes < 0, _MISSING, _OTHER).astype(np.uint8)
     if kind_of(cells.type) == "time":
         cells = cells.cast(pa.int32() if cells.type == pa.date32() else pa.int64())
     if pa.types.is_boolean(cells.type):
@@ -310,12 +290,12 @@ def _cells(name: str, column: pa.ChunkedArray | pa.Array, key: bytes) -> _Cells:
         cells = cells.cast(pa.int64())
     values = np.asarray(pc.fill_null(cells, 0))
     if cells.type == pa.float64():
-        numbers = _double_cells(values)
+        words, kinds = _double_cells(values)
     else:
+        words = values.astype(np.uint64)
         kinds = np.where(values >= 1 << 63, _LARGE, _WHOLE).astype(np.uint8)
-        numbers = _Cells(values.astype(np.uint64), kinds)
     # A missing cell is filled with 0 and has the word of 0.
-    return _Cells(numbers.words, np.where(is_present, numbers.kinds, np.uint8(_MISSING)))
+    return words, np.where(is_present, kinds, np.uint8(_MISSING))
 
 
 def _double_cells(values: NDArray[np.float64]) -> _Cells:
@@ -333,7 +313,7 @@ def _double_cells(values: NDArray[np.float64]) -> _Cells:
     kinds = np.full(len(values), _OTHER, dtype=np.uint8)
     kinds[is_small] = _WHOLE
     kinds[is_large] = _LARGE
-    return _Cells(words, kinds)
+    return words, kinds
 
 
 GROUP_COUNT = 128  # Groups of persons that are bounded one by one, for rows of several batches
@@ -345,11 +325,11 @@ def assign_groups(table: pa.Table, keys: PersonKeys) -> IntArray:
     """Return the number of the group of persons of each row (n,), below GROUP_COUNT.
 
     It is a keyed digest of the person's id; −1 for a row without an id."""
-    persons, secret = _Persons.of(table, keys.column), keys.ids.rows
-    words = siphash.of_words([_cells(keys.column, persons.ids, secret).words], secret)
+    persons, ids = _persons(table, keys.column)
+    words = siphash.of_words([_cells(keys.column, ids, keys.ids)[0]], keys.ids)
     # The last entry is for rows without an id, whose code is −1.
     group_of_code = np.append((words % np.uint64(GROUP_COUNT)).astype(np.int64), -1)
-    return np.asarray(group_of_code[persons.codes])
+    return np.asarray(group_of_code[persons])
 
 
 def split_by_person(table: pa.Table, keys: PersonKeys, path: Path) -> SplitFile:

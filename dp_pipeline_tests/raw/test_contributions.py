@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.raw import contributions
-from dp_pipeline.raw.contributions import PersonKeys, _Persons, _row_digests, keep_at_most
+from dp_pipeline.raw.contributions import PersonKeys, _persons, _row_digests, keep_at_most
 from dp_pipeline.raw.siphash import LONGEST, of_texts, of_words
 from dp_pipeline_tests.raw.written import KEY
 
@@ -209,8 +209,8 @@ def test_integer_is_the_same_cell_in_every_type(x):
 def digests(table: pa.Table) -> set[int]:
     """Of all rows, as if they were all of crowded persons."""
     keys = PersonKeys.of(table.column_names, "user", KEY)
-    persons, rows = _Persons.of(table, "user"), np.arange(table.num_rows)
-    return set(_row_digests(table, keys, persons, rows).tolist())
+    rows = np.arange(table.num_rows)
+    return set(_row_digests(table, keys, rows, *_persons(table, "user")).tolist())
 
 
 def digests_of(x: list[Any], kind: pa.DataType) -> set[int]:

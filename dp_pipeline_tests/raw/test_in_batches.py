@@ -318,9 +318,9 @@ def test_the_populations_key_is_in_nothing_that_workers_get(tmp_path, monkeypatc
     spec = persons(tmp_path)
     prepared(spec, tmp_path / "there", RIDERS["texts"])
     keys = PersonKeys.of(spec.columns, spec.protection.column, KEY)
-    assert [keys.ids.rows in message for message in sent] == [True, True, False, False]
+    assert [keys.ids in message for message in sent] == [True, True, False, False]
     assert not any(KEY in message for message in sent)
-    assert repr(keys.ids.rows)[2:-1] not in repr(keys)
+    assert repr(keys.ids)[2:-1] not in repr(keys)
 
 
 def fails(task: int) -> int:
