@@ -159,7 +159,8 @@ def test_the_first_node_is_the_smallest_that_holds_every_row(data, dimensions, m
     corners = [sorted(data.draw(st.tuples(coordinate, coordinate))) for _ in range(dimensions)]
     bounds = np.array(corners, dtype=np.int64).T
     node = node_around(bounds, most=most)
-    depth, (position,) = int(node.depths[0]), node.positions(dimensions)
+    (depth,), (cell,) = (numbers.tolist() for numbers in node.grid_cells(dimensions))
+    position = np.unravel_index(cell, (1 << depth,) * dimensions)
     assert holds(bounds, depth, position)
     assert depth == most or not holds(bounds, depth + 1, cell_of(bounds[0], depth + 1))
 
@@ -176,5 +177,5 @@ def holds(bounds: IntArray, height: int, position: Sequence[int]) -> bool:
 def test_where_nobody_is_the_tree_starts_from_the_whole_box() -> None:
     edge = 1 << 16
     root = node_around(np.array([[-edge, -edge], [edge, edge]]), most=9)
-    assert (root.depths.tolist(), root.cells.tolist()) == ([0], [0])
+    assert (root.depths.tolist(), root.bits.tolist()) == ([0], [0])
     assert covered(fitted(PUBLISHED["dpqt_kmeans"], NOBODY)) == ([0.0, -1.0], [8.0, 1.0])
