@@ -13,7 +13,7 @@ from dp_pipeline.config.windows import range_text
 from dp_pipeline.releases.account import limits_note
 from dp_pipeline.releases.evaluate import AUC
 from dp_pipeline.releases.k_anonymous_release import CARD
-from dp_pipeline.releases.k_anonymous_tables import TableFacts
+from dp_pipeline.releases.k_anonymous_tables import table_facts
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import MOST_METRICS, QualityRow, find_metric, metrics_of
@@ -82,7 +82,7 @@ def result_document(result: RunResult) -> Document:
             "releases": [
                 {
                     "method": table.model,
-                    **vars(TableFacts.of(table.bundle)),
+                    **table_facts(table.bundle),
                     "state": table.origin,
                     "quality": [quality_document(row) for row in table.quality],
                     "key": table.bundle.key,
@@ -206,14 +206,13 @@ def _print_tables(result: RunResult) -> None:
 
 
 def _table_cells(table: ReleaseResult) -> list[str]:
-    facts = TableFacts.of(table.bundle)
+    facts = table_facts(table.bundle)
     auc = next((row.value for row in table.quality if row.metric == AUC), None)
-    counts = (facts.k, facts.columns, facts.classes, facts.smallest)
     return [
         table.model,
-        *map(str, counts),
-        f"{facts.homogeneous:.1%}",
-        str(facts.left_out),
+        *(str(facts[name]) for name in ("k", "columns", "classes", "smallest")),
+        f"{facts['homogeneous']:.1%}",
+        str(facts["left_out"]),
         "–" if auc is None else number_text(auc),
         table.state,
     ]

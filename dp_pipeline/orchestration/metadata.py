@@ -18,7 +18,7 @@ from dp_pipeline.config.windows import Windows
 from dp_pipeline.ledger import Balance, Ledger
 from dp_pipeline.metrics.marginals import MOST_COMPARED
 from dp_pipeline.raw.snapshot import Snapshot
-from dp_pipeline.releases.k_anonymous_tables import TableFacts
+from dp_pipeline.releases.k_anonymous_tables import table_facts
 from dp_pipeline.releases.publish import PublishedBundle
 from dp_pipeline.releases.published_copy import PublishedCopy
 from dp_pipeline.releases.release import Release
@@ -258,18 +258,18 @@ def _spend_table(bundle: Bundle) -> dg.MetadataValue:
 
 
 def _k_anonymity_metadata(bundle: Bundle) -> Metadata:
-    facts = TableFacts.of(bundle)
+    facts = table_facts(bundle)
     counts = {
-        "K": facts.k,
-        "diversity": facts.diversity,
-        "retained columns": facts.columns,
-        "classes": facts.classes,
-        "smallest class": facts.smallest,
-        "suppressed rows": facts.left_out,
+        "K": facts["k"],
+        "diversity": facts["diversity"],
+        "retained columns": facts["columns"],
+        "classes": facts["classes"],
+        "smallest class": facts["smallest"],
+        "suppressed rows": facts["left_out"],
     }
     return {
         **{f"k_anonymity/{name}": dg.MetadataValue.int(count) for name, count in counts.items()},
-        "k_anonymity/homogeneous share": number(facts.homogeneous),
+        "k_anonymity/homogeneous share": number(facts["homogeneous"]),
         "columns": record_table(bundle.tables["columns"]),
         "measures": record_table(bundle.tables["measures"]),
     }

@@ -1,9 +1,8 @@
 """The stored tables of a k-anonymous release: rows, recoding rules and disclosure measures."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,9 +89,8 @@ def keeps_guarantee(bundle: Bundle) -> bool:
     return (k <= 1 or report.k >= k) and (diversity <= 1 or report.distinct_l >= diversity)
 
 
-@dataclass(frozen=True)
-class TableFacts:
-    """The guarantee and the disclosure measures of a k-anonymous table.
+def table_facts(bundle: Bundle) -> dict[str, Any]:
+    """Return the guarantee and the disclosure measures of a k-anonymous table, by name.
 
     k, diversity  as promised
     columns       number of kept columns, without the label
@@ -100,27 +98,16 @@ class TableFacts:
     homogeneous   share of the rows that are in classes with one label
     left_out      rows that were suppressed to keep the promise
     """
-
-    k: int
-    diversity: int
-    columns: int
-    classes: int
-    smallest: int
-    homogeneous: float
-    left_out: int
-
-    @classmethod
-    def of(cls, bundle: Bundle) -> Self:
-        measures = measures_of(bundle)
-        return cls(
-            k=int(bundle.facts["k"]),
-            diversity=int(bundle.facts["diversity"]),
-            columns=len(bundle.tables["columns"]["name"]),
-            classes=int(measures["classes"]),
-            smallest=int(measures["k"]),
-            homogeneous=measures["homogeneous_rows"] / max(1.0, measures["rows"]),
-            left_out=int(bundle.tables["suppressed"]["rows"].sum()),
-        )
+    measures = measures_of(bundle)
+    return {
+        "k": int(bundle.facts["k"]),
+        "diversity": int(bundle.facts["diversity"]),
+        "columns": len(bundle.tables["columns"]["name"]),
+        "classes": int(measures["classes"]),
+        "smallest": int(measures["k"]),
+        "homogeneous": measures["homogeneous_rows"] / max(1.0, measures["rows"]),
+        "left_out": int(bundle.tables["suppressed"]["rows"].sum()),
+    }
 
 
 def measures_of(bundle: Bundle) -> dict[str, float]:
