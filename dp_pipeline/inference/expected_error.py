@@ -226,8 +226,13 @@ class ExpectedError:
         of_errors = self.pair_weights / np.maximum(errors, TINY)
         # The error of an attribute is 1 / precision, whose slope is −1 / precision².
         of_attribute = of_errors.take(self._pairs_of, axis=1).sum(axis=2) / total**2
-        of_tables = np.bincount(best, noise * of_errors.take(pairs), amounts.size)
-        of_tables += np.bincount(tables, by_table * of_attribute.take(attributes), amounts.size)
+        by_pair, by_attribute = (
+            noise * of_errors.take(pairs),
+            by_table * of_attribute.take(attributes),
+        )
+        # Without pairs the first is of integers.
+        of_tables = np.bincount(best, by_pair, amounts.size)
+        of_tables = of_tables + np.bincount(tables, by_attribute, amounts.size)
         of_tables = of_tables.reshape(amounts.shape) / amounts
         return errors, np.hstack([of_tables, of_attribute * by_itself / paid])
 
