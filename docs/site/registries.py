@@ -10,7 +10,7 @@ from dataclasses import Field, fields
 from importlib import import_module
 from typing import Any, ClassVar
 
-from docstrings import as_definitions
+from docstrings import LISTED, as_definitions
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
@@ -43,11 +43,21 @@ class RegistryDirective(SphinxDirective):
 def _lines(entry: type) -> Iterator[str]:
     yield from as_definitions(inspect.cleandoc(entry.__doc__ or "").splitlines())
     shown = [one for one in fields(entry) if "expected" in one.metadata]
+    yield from ("", *as_definitions(list(_inherited(entry, {one.name for one in shown}))))
     if shown:
         yield from ("", ".. list-table::", "   :header-rows: 1", "")
         yield from _row("parameter", "when not said", "expected", "another value")
         for one in shown:
             yield from _row(*_cells(one))
+
+
+def _inherited(entry: type, names: set[str]) -> Iterator[str]:
+    """The lines about parameters that only the docstrings of base classes explain."""
+    for base in entry.__mro__:
+        lines = inspect.cleandoc(base.__dict__.get("__doc__") or "").splitlines()
+        found = [match for match in map(LISTED.fullmatch, lines) if match and match[1] in names]
+        names = names - {match[1] for match in found}
+        yield from (match[0] for match in found if base is not entry)
 
 
 def _cells(one: Field[Any]) -> tuple[str, str, str, str]:

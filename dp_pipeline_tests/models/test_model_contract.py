@@ -1,5 +1,6 @@
 """The guarantee, for every model: exactly its budget, and nothing but its transcript."""
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from fractions import Fraction
@@ -56,10 +57,10 @@ def test_a_model_is_frozen_and_has_a_summary_and_a_proof(name: str) -> None:
     assert len(model_type.summary.splitlines()) == 1
     assert "Proof" in (model_type.__doc__ or "")
     # What a model has from its base is described there.
-    described = " ".join(base.__doc__ or "" for base in model_type.__mro__)
+    described = "\n".join(base.__doc__ or "" for base in model_type.__mro__)
     for field in fields(model_type):
         assert {"parse", "expected", "measuring"} <= set(field.metadata)
-        assert field.name in described
+        assert re.search(rf"^    {field.name}  +\S", described, re.MULTILINE)
 
 
 @every_case

@@ -29,6 +29,9 @@ from dp_pipeline.results.trees import CountedBoxes
 class Clustering(Model):
     """A model that releases k centres in some numeric columns.
 
+    k         number of centres
+    columns   numeric attributes, d of them; all when empty
+
     most_columns   most columns that the method's grid can have; None where it has no grid
     """
 
@@ -54,7 +57,10 @@ class Clustering(Model):
 
 @dataclass(frozen=True)
 class SynopsisClustering(Clustering):
-    """A clustering model that measures noisy boxes once and then clusters them for no further ε."""
+    """A clustering model that measures noisy boxes once and then clusters them for no further ε.
+
+    starts   starts of the weighted k-means
+    """
 
     k: int = integer(8, at_least=1, at_most=10_000)
     starts: int = integer(10, at_least=1, at_most=1000)

@@ -24,11 +24,8 @@ from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 class DpqtKMeans(SynopsisClustering):
     """k-means on the leaves of a noisy quadtree, in which boxes with large noisy counts are split.
 
-    k              number of centres
-    columns        numeric attributes, d of them; all when empty
     nominal_rows   declared number of rows N; a paid noisy count when None
     gamma          share of ε for the splits (paper: 0.3)
-    starts         starts of the weighted k-means
     variant        ``sound``; ``published``: the box is the data's, on benchmarks alone
 
     Depths 0 … H−1 are tested, H = ⌊ln(N)/d⌋: a node is split at its middle

@@ -22,10 +22,7 @@ from dp_pipeline.results.clusters import Clusters
 class EugKMeans(SynopsisClustering):
     """Weighted k-means on the noisy counts of a public grid.
 
-    k              number of centres
-    columns        numeric attributes, d of them; all when empty
     nominal_rows   declared number of rows N; a paid noisy count when None
-    starts         starts of the weighted k-means
 
     The grid has M = (N·ε/10)^{2d/(2+d)} cells, ⌊M^{1/d}⌋ an axis.
 
@@ -54,8 +51,6 @@ class EugKMeans(SynopsisClustering):
 class HybridKMeans(Clustering):
     """Weighted k-means on a noisy uniform grid with ε/2, then one noisy round with ε/2.
 
-    k              number of centres
-    columns        numeric attributes, d of them; all when empty
     nominal_rows   declared number of rows N; a paid noisy count when None
     starts         starts of the weighted k-means
 
@@ -90,8 +85,6 @@ class HybridKMeans(Clustering):
 class OeptKMeans(Clustering):
     """k-means by T noisy rounds, which start at the densest cells of a noisy grid.
 
-    k              number of centres
-    columns        numeric attributes, d of them; all when empty
     nominal_rows   declared number of rows N; a paid noisy count when None
     density        share of ε for the grid
     rounds         T, a fixed number
@@ -133,8 +126,6 @@ class OeptKMeans(Clustering):
 class DpKMeansPlusPlus(Clustering):
     """k-means++ seeds on a noisy uniform grid with ε/2, then T noisy rounds with ε/2.
 
-    k              number of centres
-    columns        numeric attributes, d of them; all when empty
     nominal_rows   declared number of rows N; a paid noisy count when None
     rounds         T, a fixed number
 

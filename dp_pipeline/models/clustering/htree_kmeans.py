@@ -317,7 +317,6 @@ class HTreeKMeans(Clustering):
     """k-means on the leaves of a noisy tree, which is deeper where noisy counts are large.
 
     k           number of centres that the tree is planned for
-    columns     numeric attributes, d of them; all when empty
     recluster   number of centres to release instead of the k, by k-means on the same tree at no
                 cost, so they are not moved; None: the k centres
     starts      starts of the weighted k-means

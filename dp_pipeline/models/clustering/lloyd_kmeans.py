@@ -21,8 +21,6 @@ from dp_pipeline.results.clusters import Clusters, Synopsis
 class DpKMeans(Clustering):
     """T rounds of k-means whose cluster sizes and sums are noisy.
 
-    k         number of centres
-    columns   numeric attributes, d of them; all when empty
     rounds    T, a fixed number
     budgets   ``fixed``: ε/T a round; ``halving``: ε/2, ε/4, …, the last gets the rest
     start     ``uniform``: independent places in the box; ``packing``: places far apart
@@ -79,8 +77,6 @@ _RHO = 0.225  # ρ, the paper's constant
 class DpLloyd(Clustering):
     """Noisy k-means from packed spheres, with as many rounds as their noise allows.
 
-    k              number of centres
-    columns        numeric attributes, d of them; all when empty
     nominal_rows   declared number of rows N; a paid noisy count when None
 
     T = ε/ε_m rounds, in 2..7, with ε_m = √(500·k³/N²·(d + c)³) and c = (4dρ²)^{1/3},
@@ -139,7 +135,6 @@ class IdpKMeans(Clustering):
     """Noisy means of k subsets of the rows, then T rounds of noisy k-means.
 
     k         number of centres, and of subsets
-    columns   numeric attributes, d of them; all when empty
     rounds    T, a fixed number, not counting the round of the start
     variant   ``sound``: the start is a round that is charged; ``published``: it is not
               charged, so the release costs more than was asked, and says so
@@ -192,8 +187,6 @@ class IdpKMeans(Clustering):
 class DplkKMeans(Clustering):
     """Noisy k-means in m subsets of the rows, k-means on their centres, then on all rows.
 
-    k               number of centres
-    columns         numeric attributes, d of them; all when empty
     subsets         m
     subset_rounds   rounds in the subsets, all of them at once
     rounds          rounds on all rows

@@ -21,11 +21,8 @@ from dp_pipeline.results.trees import BitTree, CountedBoxes, Prefixes
 class PrivTreeKMeans(SynopsisClustering):
     """k-means on the noisy leaves of a PrivTree, whose noise does not grow with its depth.
 
-    k         number of centres
-    columns   numeric attributes, d of them; all when empty
-    shape     share of ε for the splits (paper: 0.5)
-    levels    most splits from the whole box to a leaf
-    starts    starts of the weighted k-means
+    shape    share of ε for the splits (paper: 0.5)
+    levels   most splits from the whole box to a leaf
 
     A box is halved on min(d, 4) axes at once, the longest sides first. Splitting ends
     where boxes are as fine as the coordinates, at ``levels``, or at 400,000 boxes.

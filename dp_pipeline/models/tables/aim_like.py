@@ -33,8 +33,6 @@ class AimLike(TableModel):
     """Repeated rounds that measure the table predicted worst by the fitted model, and fit the model
     again.
 
-    attributes        discrete attributes, d of them; all when empty
-    synthetic_rows    rows to draw; None: the number that all tables estimate
     clique_cells      most cells of a clique of the fitted tree
     candidates        number of tables to choose from: all pairs, and as many triples as it leaves
                       room for, those with fewest cells; no table above ``clique_cells``

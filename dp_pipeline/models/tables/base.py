@@ -64,7 +64,7 @@ class ExpectedPairs:
 class TableModel(Model):
     """A model of a table of discrete attributes, with its public parameters.
 
-    attributes       discrete attributes; all when empty
+    attributes       discrete attributes, d of them; all when empty
     synthetic_rows   rows to draw; a noisy estimate of their number when None (at most 2,000,000)
 
     keeps_constraints   whether every synthetic row keeps the domain's constraints

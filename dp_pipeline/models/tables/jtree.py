@@ -29,8 +29,6 @@ class JTree(TableModel):
     """A junction tree over attributes whose dependence exceeds a threshold, with noisy tables of
     its cliques.
 
-    attributes       discrete attributes, d of them; all when empty
-    synthetic_rows   rows to draw; None: the number that the tables estimate
     structure_share  share of ε that draws the edges
     correlation      φ: an edge is worth its place from this Cramér's V on
     edges            κ: at most k = ⌈κ(d − 1)⌉ edges are drawn

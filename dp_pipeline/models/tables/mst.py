@@ -31,9 +31,7 @@ class Mst(TableModel):
     """A spanning tree of pairs far from independence, with a distribution fitted to their noisy
     tables.
 
-    attributes        discrete attributes, d of them; all when empty
-    synthetic_rows    rows to draw; None: the number that all tables estimate
-    clique_cells      most cells of a pair
+    clique_cells   most cells of a pair
 
     A third of the budget for each of three: one-way tables, all alike; d − 1 draws of the next
     edge of a spanning tree, by the gap ‖c_ij − N̂·p̂_i·p̂_jᵀ‖₁ from independence; the tables of the

@@ -203,8 +203,6 @@ class PrivBayes(TableModel):
     """A Bayesian network grown privately: each new attribute gets the parents that it depends on
     most.
 
-    attributes        discrete attributes, d of them; all when empty
-    synthetic_rows    rows to draw; None: the number that the tables' totals estimate
     score             what a child depends on its parents by: ``R``; ``I``, mutual information, or
                       ``F``, of binary attributes, both on benchmarks alone, where one row is
                       replaced and the number of rows is public

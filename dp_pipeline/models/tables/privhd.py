@@ -142,8 +142,6 @@ class _Structure:
 class PrivHd(TableModel):
     """A network of dependent attributes, triangulated, with noisy tables of its cliques.
 
-    attributes        discrete attributes, d of them; all when empty
-    synthetic_rows    rows to draw; None: the number that the tables' totals estimate
     variant           ``tuned``, or one of the paper's: ``published``, ``composed``, ``peeling``
     kappa             κ: at most k = ⌈κ·(d − 1)⌉ edges are drawn; None is 5 where tuned, else 2
     structure_share   tuned: share of ε that draws the edges

@@ -25,13 +25,11 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 class PriView(TableModel):
     """Noisy tables of views that cover every pair of attributes, with maximum entropy for all else.
 
-    attributes       discrete attributes; all when empty
-    synthetic_rows   rows to draw; None: the number that the views estimate
-    view_size        ℓ, attributes of a view; None: as many as have ``view_cells`` cells together
-    view_cells       cells of a view where ℓ is not declared, at most: 256 are those of 8 binary
-                     attributes; a pair that has more is a view by itself
-    clique_cells     a view with more cells is refused
-    family_cells     most cells of a table that rows are drawn from
+    view_size      ℓ, attributes of a view; None: as many as have ``view_cells`` cells together
+    view_cells     cells of a view where ℓ is not declared, at most: 256 are those of 8 binary
+                   attributes; a pair that has more is a view by itself
+    clique_cells   a view with more cells is refused
+    family_cells   most cells of a table that rows are drawn from
 
     The w views are a covering design (``inference.views``): a function of the declared
     sizes. Each is measured with ε/w; the tables are made consistent, and rippled to have no

@@ -25,10 +25,9 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 class ThresholdFilter(TableModel):
     """The noisy cells of one table over all attributes that reach a threshold.
 
-    attributes      discrete attributes with at most 2^62 cells together; all when empty
-    synthetic_rows  rows to draw; a noisy number of rows when None
-    empty_cells     empty cells that reach the threshold on average, at most: the threshold is
-                    the least one that so many do, a function of ε and of declared sizes
+    attributes   discrete attributes with at most 2^62 cells together; all when empty
+    empty_cells  empty cells that reach the threshold on average, at most: the threshold is
+                 the least one that so many do, a function of ε and of declared sizes
 
     2 % of ε buys the number of rows, the rest is the noise of the table. Rows are drawn from
     the cells that are kept, in proportion to their noisy counts, and uniformly where none is:

@@ -58,20 +58,18 @@ class OneShot(TableModel):
     """One round of noisy tables, chosen together for the least expected error, and a tree fitted to
     them.
 
-    attributes       discrete attributes, d of them; all when empty
-    synthetic_rows   rows to draw; None: the number that all tables estimate
-    clique_cells     most cells of a clique
-    plan_from        ``previous``: the tables of the window before are measured again, over the same
-                     groups of levels, and nothing is spent on finding them
-    smooth           whether those tables are combined with the ones of before
-    quality          ``best``; or ``best_plus``: with a declared δ, where not every pair can be
-                     measured, the rounds of ``aim_like`` instead: many times slower, better at
-                     small ε alone
-    workload         weights of pairs: entries of one to three attributes and a weight. With
-                     ``income 4, age sex 2`` the error of every pair with ``income`` counts four
-                     times, that of ``age`` and ``sex`` twice
-    prior            a data set with ``purpose: benchmark`` over the same attributes: its rows say
-                     which tables to measure, and stand for all that is not (``PriorRound``)
+    clique_cells   most cells of a clique
+    plan_from      ``previous``: the tables of the window before are measured again, over the same
+                   groups of levels, and nothing is spent on finding them
+    smooth         whether those tables are combined with the ones of before
+    quality        ``best``; or ``best_plus``: with a declared δ, where not every pair can be
+                   measured, the rounds of ``aim_like`` instead: many times slower, better at
+                   small ε alone
+    workload       weights of pairs: entries of one to three attributes and a weight. With
+                   ``income 4, age sex 2`` the error of every pair with ``income`` counts four
+                   times, that of ``age`` and ``sex`` twice
+    prior          a data set with ``purpose: benchmark`` over the same attributes: its rows say
+                   which tables to measure, and stand for all that is not (``PriorRound``)
 
     The error of a plan is E = Σ w_ij √(o_i² + o_j² + q_ij² + b_ij²) over all pairs, in rows: noise
     of the one-way marginals, of the table that holds the pair, and dependence that no table
