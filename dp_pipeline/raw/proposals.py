@@ -32,7 +32,7 @@ from dp_pipeline.config.yaml_text import Value
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.sources.csv_files import MAX_LINE_BYTES, csv_columns, strip_empty_names
 from dp_pipeline.raw.sources.parquet import NO_PARTS, parquet_parts
-from dp_pipeline.raw.sources.reading import DELIMITERS, NoHeader, OddFile, Result
+from dp_pipeline.raw.sources.reading import DELIMITERS, OddFile, Result
 from dp_pipeline.raw.sources.spreadsheets import sheet_names
 from dp_pipeline.raw.values import PLAIN, kind_of, numbers, texts, times, type_word
 
@@ -164,11 +164,7 @@ def _guarded(source: Source, read: Callable[[], Result]) -> Result:
         if isinstance(error, FileNotFoundError):
             got = f"{os_error_reason(error)}: put it there, or name another file"
     except OddFile as odd:
-        expected, got = odd.expected, odd.got
-    except NoHeader:
-        got = "no row of names: write one above the rows"
-        if source.kind == "csv":
-            got += ", or give the names by --header"
+        expected, got = odd.expected, odd.got.replace("`header`", "--header")
     except (pa.ArrowException, csv.Error, ValueError):
         got = "one that cannot be read: write it again, or name another"
     raise _refusal(source, expected, got)

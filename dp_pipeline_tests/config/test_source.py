@@ -60,6 +60,12 @@ def test_only_https_and_this_machine_may_be_asked(url):
     assert redact_url("https://Me:w@Example.org:1/A?k=s#t") == "https://example.org:1/A"
 
 
+@pytest.mark.parametrize("delimiter", ["::", "", '\\"', "\\n", "§"])
+def test_impossible_delimiter_is_refused(tmp_path, delimiter):
+    with pytest.raises(DeclarationError, match=r"source\.delimiter: expected one character or"):
+        source_of(tmp_path, f'kind: csv, path: a.csv, delimiter: "{delimiter}"')
+
+
 def test_a_download_has_a_form_and_a_name_of_its_own(tmp_path):
     form = "header: [a, b], comment: '#', delimiter: ;"
     more = f"download: {{{REMOTE}, delimiter: whitespace, header: [b, c]}}"

@@ -213,7 +213,7 @@ def test_no_row_of_a_csv_file_changes_its_columns(rows_before, rows_after, tmp_p
 
 
 NAMES_FAULT = "names of columns in the first line, got "
-NO_NAMES = "a csv source with columns, got no row of names: write one"
+NO_NAMES = "line, got no row of names: write one above the rows, give the names by --header"
 ODD_NAMES = {
     "a number": (f"1,{SECRET}\n2,x\n", f"{NAMES_FAULT}a number: correct it"),
     "an empty cell": (f"{SECRET}abc,,x\n", f"{NAMES_FAULT}an empty cell"),

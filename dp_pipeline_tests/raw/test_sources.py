@@ -203,12 +203,6 @@ def test_a_path_that_is_absent_or_an_empty_folder_is_refused(tmp_path, kind, nam
         read_source(spec_of(Source(kind, str(tmp_path / name)), "x"))
 
 
-@pytest.mark.parametrize("delimiter", ["::", "", '"', "\n", "§"])
-def test_impossible_delimiter_is_refused(tmp_path, delimiter):
-    with pytest.raises(DeclarationError, match=r"source\.delimiter"):
-        read(tmp_path / "a.csv", b"x\n1\n", "x", delimiter=delimiter)
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_that_may_not_be_read_is_refused(tmp_path):
     path = tmp_path / "a.csv"

@@ -24,10 +24,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.source import WHITESPACE, Source
 from dp_pipeline.raw.sources import reading
-from dp_pipeline.raw.sources.reading import NoHeader, OddFile
+from dp_pipeline.raw.sources.reading import OddFile
 
 _MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 # The first mark is matched before the check that a line begins there: so the search is for three
@@ -47,18 +46,9 @@ def read_csv(spec: DatasetSpec, files: Sequence[Path]) -> Iterator[pa.Table]:
 
     files   in the order of the declared locations
 
-    DeclarationError for a delimiter that cannot be read; SourceError for an unreadable file."""
-    source = spec.source
-    delimiter = source.delimiter
-    if delimiter != WHITESPACE and (
-        len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n'
-    ):
-        raise DeclarationError(
-            f"{spec.name}: source.delimiter: the delimiter must be {WHITESPACE} or one ASCII "
-            f"character other than a quote or a line break, not {delimiter!r}"
-        )
-    for location, path in zip(source.locations, files, strict=True):
-        yield from _read_file(replace(spec, source=source.single_file(location)), path)
+    SourceError for an unreadable file."""
+    for location, path in zip(spec.source.locations, files, strict=True):
+        yield from _read_file(replace(spec, source=spec.source.single_file(location)), path)
 
 
 def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
@@ -90,8 +80,8 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
     line_is_row   whether the names end with the line, so that an unclosed quotation mark does not
                   make the following rows part of a name
 
-    NoHeader if there is no such row, OddFile for UTF-16 text, for too long a line and for a
-    quotation mark that stays open.
+    OddFile if there is no such row, for UTF-16 text, for too long a line and for a quotation mark
+    that stays open.
     """
     if source.header:
         return list(source.header)
@@ -119,7 +109,11 @@ def csv_columns(path: Path, source: Source, *, line_is_row: bool = False) -> lis
             # A name is over the limit of the reader, and no line is as long as that.
             raise _open_quotation("in the names") from None
     if names == [_END]:
-        raise NoHeader
+        raise OddFile(
+            "a CSV file with a header line",
+            "no row of names: write one above the rows, give the names by `header`, or correct "
+            "`header_row` if declared",
+        )
     if names[-1].endswith(_END):
         raise _open_quotation("in the names")
     return names

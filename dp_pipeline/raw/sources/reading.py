@@ -29,11 +29,6 @@ from dp_pipeline.raw.values import PLAIN, REAL, TEXT, WHOLE, kind_of, texts, tim
 MAX_CELL_BYTES = 1 << 10
 Result = TypeVar("Result")
 _DAMAGED = "a damaged file: write it again"
-_NO_NAMES = "no row of names: write one above the rows, or correct `header_row` if declared"
-
-
-class NoHeader(ValueError):
-    """Raised when a file has no line with column names."""
 
 
 class OddFile(ValueError):
@@ -68,8 +63,6 @@ def guarded(
             got = f"{os_error_reason(error)}: {remedy_of(error) or 'mend `source`'}"
     except OddFile as odd:
         expected, got = odd.expected, odd.got
-    except NoHeader:
-        got = _NO_NAMES
     except (pa.ArrowException, UnicodeError, csv.Error):
         pass
     # Raised outside the handler, so that no __context__ has the quoted row.

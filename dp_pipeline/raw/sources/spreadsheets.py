@@ -19,7 +19,7 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.source import Source
 from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.sources.csv_files import strip_empty_names
-from dp_pipeline.raw.sources.reading import NoHeader, OddFile, Result
+from dp_pipeline.raw.sources.reading import OddFile, Result
 from dp_pipeline.raw.values import PLAIN
 
 ROWS_A_PART = 1 << 16
@@ -62,13 +62,14 @@ def read_xlsx(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
 def sheet_names(path: Path, source: Source) -> list[str]:
     """Return the column names in the header row of a spreadsheet, without empty ones at the end.
 
-    NoHeader if the row has no name, OddFile if the file or its sheet cannot be read."""
+    OddFile if the row has no name, or if the file or its sheet cannot be read."""
     rows = (row for number, row in _sheet_rows(path, source) if number == source.header_row)
     row = next(rows, {})
     cells = (row.get(place) for place in range(max(row, default=-1) + 1))
     names = strip_empty_names([_text(cell, write=None) or "" for cell in cells])
     if not names:
-        raise NoHeader
+        got = "none: write one above the rows, or correct `header_row` if declared"
+        raise OddFile("a spreadsheet (.xlsx) with a row of names", got)
     return names
 
 
