@@ -5,20 +5,19 @@ A module of its own, so that workers can import it.
 
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from dp_pipeline.raw.counters.batch import BatchQuery
-from dp_pipeline.raw.counters.fold import Partial
+from dp_pipeline.raw.counters.batch import Answer, BatchQuery
 from dp_pipeline.raw.counters.stream import StoredRows
 
 
 class DiesOnce(StoredRows):
     """Its worker kills itself when it is first asked."""
 
-    def answer_batches(self, batches: Iterable[int], questions: Sequence[BatchQuery]) -> Partial:
-        """The answers, of every worker but the first."""
+    def answer_batches(self, batches: Iterable[int], query: BatchQuery) -> Answer | None:
+        """The answer, of every worker but the first."""
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().answer_batches(batches, questions)
+        return super().answer_batches(batches, query)

@@ -1,6 +1,5 @@
 """What a model asks for: parameters from text, numbers of levels and cells, and shares of ε."""
 
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from fractions import Fraction
 
@@ -22,8 +21,8 @@ from dp_pipeline.models.clustering.dpqt_kmeans import DpqtKMeans, tree_height
 from dp_pipeline.models.clustering.grid_kmeans import EugKMeans
 from dp_pipeline.models.clustering.privtree_kmeans import PrivTreeKMeans
 from dp_pipeline.models.tables.independent import Independent
-from dp_pipeline.raw.counters.batch import BatchQuery
-from dp_pipeline.raw.counters.fold import FoldCounter, Partial
+from dp_pipeline.raw.counters.batch import Answer, BatchQuery
+from dp_pipeline.raw.counters.fold import FoldCounter
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.config.declarations import loaded
@@ -231,17 +230,17 @@ def scan_count(name: str) -> int:
         rows = in_memory(two_groups(domain, 4000), domain)
     else:
         domain, rows = wide(8, 4000)
-    taken: list[int] = []
+    queries: list[BatchQuery] = []
 
-    def fold(questions: Sequence[BatchQuery]) -> Partial:
-        taken.append(len(questions))
-        return rows._fold(questions)
+    def fold(query: BatchQuery) -> Answer | None:
+        queries.append(query)
+        return rows._fold(query)
 
     model, epsilon, rng = MODELS[name](), Fraction(1), np.random.default_rng(0)
     spec = DatasetSpec.of_domain("rows", domain, purpose="release")
     fit = ModelFit(spec, model, guarantee_of(model, epsilon))
     fit.fit_model(FoldCounter(domain, fold), Transcript(), SeededNoise(1), epsilon=epsilon, rng=rng)
-    return len(taken)
+    return len(queries)
 
 
 @pytest.mark.parametrize("name", LOOKS)

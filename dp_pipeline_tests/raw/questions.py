@@ -1,7 +1,7 @@
 """What every counting engine is asked, and what it must answer: what a loop over the rows says."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, permutations
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import pytest
 
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.raw.counters.batch import Batch, BatchQuery
+from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery
 from dp_pipeline.raw.counters.engines import threaded_fold
-from dp_pipeline.raw.counters.fold import FoldCounter, Partial, answer_batch, merge_partials
+from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch, merge_answers
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
@@ -43,8 +43,8 @@ def in_parts(population: Population, cuts: tuple[int, ...] = (0, 1, 13, 13, 39))
         for part in divided
     ]
 
-    def fold(questions: Sequence[BatchQuery]) -> Partial:
-        return merge_partials(questions, (answer_batch(part, questions) for part in parts))
+    def fold(query: BatchQuery) -> Answer | None:
+        return merge_answers(query, (answer_batch(part, query) for part in parts))
 
     return FoldCounter(population.domain, fold)
 

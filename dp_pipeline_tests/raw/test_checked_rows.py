@@ -105,7 +105,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     # Rows of which some are there twice.
     pq.write_table(table.take([0, *range(1, table.num_rows - 1), 0]), path)
     rows = CheckedRows.open(spec, snapshot)
-    ((actual,),) = threaded_fold(rows.stored_rows)([OF_CODES])
+    (actual,) = threaded_fold(rows.stored_rows)(OF_CODES)
     assert actual.sum() == table.num_rows
     path.write_bytes(content)
     with pytest.raises(Damaged, match=CHANGED):

@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.raw.counters.batch import BatchQuery
-from dp_pipeline.raw.counters.fold import Fold, Partial
+from dp_pipeline.raw.counters.batch import Answer, BatchQuery
+from dp_pipeline.raw.counters.fold import Fold
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.snapshot import Snapshot, require_prepared, stages_of
 from dp_pipeline.raw.stages import LEFT_OUT, read_stage
@@ -98,12 +98,11 @@ class CheckedRows:
     def checked_fold(self, fold: Fold) -> Fold:
         """Return ``fold`` with a check: Damaged if a table that it reads is not as stored.
 
-        For queries that read no column, the table of the last stage is checked."""
+        For a query that reads no column, the table of the last stage is checked."""
 
-        def checked(queries: Sequence[BatchQuery]) -> Partial:
-            stages = frozenset[str]().union(*(query.stages for query in queries))
+        def checked(query: BatchQuery) -> Answer | None:
             # The number of rows is in all tables, so one checked table suffices.
-            return self.run_checked(lambda: fold(queries), stages or self.stages[-1:])
+            return self.run_checked(lambda: fold(query), query.stages or self.stages[-1:])
 
         return checked
 

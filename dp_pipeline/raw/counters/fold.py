@@ -1,6 +1,6 @@
 """The counter of the gate's queries, as a fold over batches of rows by any engine.
 
-An engine is one function from queries to their answers about all rows, in one scan. Queries are
+An engine is one function from a query to its answer about all rows, in one scan. Queries are
 checked here, by public numbers, before a row is read. Noise and charges never reach an engine.
 """
 
@@ -19,43 +19,29 @@ from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, BatchRecod
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
-Partial = list[Answer | None]  # One answer for each query; None where no row was read
-Fold = Callable[[Sequence[BatchQuery]], Partial]
-"""An engine: queries → their answers about all rows."""
+Fold = Callable[[BatchQuery], Answer | None]
+"""An engine: query → its answer about all rows; None where there is no row."""
 
 
-def answer_batch(batch: Batch, queries: Sequence[BatchQuery]) -> Partial:
-    """Return a batch's answer to each query, each None for a batch without rows.
-
-    Queries with equal recodings share recoded rows."""
+def answer_batch(batch: Batch, query: BatchQuery) -> Answer | None:
+    """Return a batch's answer to a query; None for a batch without rows."""
     if not batch.rows:
-        return [None] * len(queries)
-    # A list, because recodings have mappings and so no hash.
-    recoded: list[tuple[tuple[BatchRecoding, ...], Batch]] = [((), batch)]
-    answers: Partial = []
-    for query in queries:
-        rows = next((rows for recodings, rows in recoded if recodings == query.recodings), None)
-        if rows is None:
-            rows = batch
-            for recoding in query.recodings:
-                rows = rows.recoded(recoding)
-            recoded.append((query.recodings, rows))
-        answers.append(rows.answer(query))
-    return answers
+        return None
+    for recoding in query.recodings:
+        batch = batch.recoded(recoding)
+    return batch.answer(query)
 
 
-def merge_partials(queries: Sequence[BatchQuery], partials: Iterable[Partial]) -> Partial:
-    """Return the answer to each query about all rows, merged from those about several batches.
+def merge_answers(query: BatchQuery, answers: Iterable[Answer | None]) -> Answer | None:
+    """Return the answer about all rows, merged from those about several batches.
 
-    It is None where all partial answers are None, as there are no rows. Arrays of the given answers
-    may be overwritten."""
-    totals: Partial = [None] * len(queries)
-    for partial in partials:
-        for i, (query, answer) in enumerate(zip(queries, partial, strict=True)):
-            total = totals[i]
-            if answer is not None:
-                totals[i] = answer if total is None else merge(query, total, answer)
-    return totals
+    It is None where all of them are None, as there are no rows. Arrays of the given answers may be
+    overwritten."""
+    total = None
+    for answer in answers:
+        if answer is not None:
+            total = answer if total is None else merge(query, total, answer)
+    return total
 
 
 class FoldCounter:
@@ -188,7 +174,7 @@ class FoldCounter:
         self, kind: str, *arguments: object, axes: Iterable[str] = (), cells: Iterable[str] = ()
     ) -> Answer:
         query = BatchQuery(kind, arguments, frozenset(axes), frozenset(cells), self._recodings)
-        (answer,) = self._fold([query])
+        answer = self._fold(query)
         if answer is not None:
             return answer
         column = np.zeros(0, dtype=np.int64)
@@ -211,6 +197,5 @@ class EmptyCounter(FoldCounter):
         self.stages: frozenset[str] = frozenset()
         super().__init__(domain, self._record_stages)
 
-    def _record_stages(self, queries: Sequence[BatchQuery]) -> Partial:
-        self.stages = self.stages.union(*(query.stages for query in queries))
-        return [None] * len(queries)
+    def _record_stages(self, query: BatchQuery) -> None:
+        self.stages |= query.stages

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import Damaged
-from dp_pipeline.raw.counters.batch import MAX_ROWS, Batch, BatchQuery
-from dp_pipeline.raw.counters.fold import Partial, answer_batch, merge_partials
+from dp_pipeline.raw.counters.batch import MAX_ROWS, Answer, Batch, BatchQuery
+from dp_pipeline.raw.counters.fold import answer_batch, merge_answers
 from dp_pipeline.raw.stages import file_mark
 
 
@@ -81,14 +81,12 @@ class StoredRows:
         """The number of rows in all files."""
         return sum(rows for _, _, rows in self.groups)
 
-    def answer_batches(self, indices: Iterable[int], queries: Sequence[BatchQuery]) -> Partial:
-        """Return the answer to each query about the rows of these row groups together.
+    def answer_batches(self, indices: Iterable[int], query: BatchQuery) -> Answer | None:
+        """Return the answer to a query about the rows of these row groups together.
 
         It is None where they have no row. Damaged if a file has changed."""
-        axes = sorted(frozenset().union(*(query.axes for query in queries)))
-        cells = sorted(frozenset().union(*(query.prepared_cells for query in queries)))
-        batches = self.batches(axes, cells, indices)
-        return merge_partials(queries, (answer_batch(batch, queries) for batch in batches))
+        batches = self.batches(sorted(query.axes), sorted(query.prepared_cells), indices)
+        return merge_answers(query, (answer_batch(batch, query) for batch in batches))
 
     def batches(
         self, axes: Sequence[str], cells: Sequence[str], indices: Iterable[int]
