@@ -13,7 +13,7 @@ from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import COORDINATE_BITS, Bins, Coordinate, Levels
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.derived_attribute import DerivedAttribute
 from dp_pipeline.results.trees import BitTree, Prefixes
 from dp_pipeline_tests import loops
 
@@ -81,16 +81,10 @@ class LoopCounter:
     def count_left_out(self) -> Sealed:
         return Sealed(np.array(self.others, dtype=np.int64))
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> DerivingLoopCounter:
-        coarse = {name: each.apply_to(self.domain[name]) for name, each in groupings.items()}
-        groups = {name: ((name,), each.groups) for name, each in groupings.items()}
-        domain = self.domain.with_attributes(coarse)
-        return DerivingLoopCounter(self.rows, domain, self, groups)
-
-    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> DerivingLoopCounter:
-        added = tuple(each.as_attribute(name) for name, each in derived.items())
-        groups = {name: (each.attributes, each.groups) for name, each in derived.items()}
-        return DerivingLoopCounter(self.rows, Domain((*self.domain, *added)), self, groups)
+    def recoded(
+        self, derived: Mapping[str, DerivedAttribute], domain: Domain
+    ) -> DerivingLoopCounter:
+        return DerivingLoopCounter(self.rows, domain, self, derived)
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:
         counts: dict[int, int] = {}
@@ -176,21 +170,20 @@ def _encoded(cells: Levels | Bins | Coordinate, value: float | str) -> int:
 class DerivingLoopCounter(LoopCounter):
     """The same, with attributes that cells of given ones decide: their groups, or others.
 
-    given    counts the given attributes
-    groups   attribute → those that decide it, and the group of each of their cells
+    given     counts the given attributes
+    derived   attribute → those that decide it, and the group of each of their cells
     """
 
     given: LoopCounter = field(default_factory=lambda: LoopCounter(NOBODY))
-    groups: Mapping[str, tuple[Sequence[str], Sequence[int]]] = field(default_factory=dict)
+    derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
     def code(self, row: Row, name: str) -> int:
-        if name not in self.groups:
+        if name not in self.derived:
             return self.given.code(row, name)
-        attributes, groups = self.groups[name]
         cell = 0
-        for attribute in attributes:
+        for attribute in self.derived[name].attributes:
             cell = cell * self.given.domain[attribute].size + self.given.code(row, attribute)
-        return groups[cell]
+        return self.derived[name].groups[cell]
 
     def coordinate(self, row: Row, name: str) -> int:
         return self.given.coordinate(row, name)

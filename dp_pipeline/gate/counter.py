@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import EllipsisType
 from typing import NoReturn, Protocol, Self, runtime_checkable
 
+from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, IntArray
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.derived_attribute import DerivedAttribute
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 MAX_GRID_CELLS = 1 << 24
@@ -90,14 +91,12 @@ class Counter(Protocol):
         and the left-out rows of one person are together at most ``protection.rows``.
         """
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> Counter:
-        """Return a counter of the same rows, with levels of some attributes merged into groups."""
+    def recoded(self, derived: Mapping[str, DerivedAttribute], domain: Domain) -> Counter:
+        """Return a counter of the same rows with attributes that are derived from those of the row.
 
-    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Counter:
-        """Return a counter of the same rows with additional attributes, each derived from other
-        attributes of the row.
-
-        derived   new name → the attributes that it is derived from, and the rule
+        derived   name → the attributes that it is derived from, and the rule: a new name, or the
+                  only one of these attributes, whose levels are merged into groups
+        domain    the attributes of the new counter
         """
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:

@@ -28,7 +28,7 @@ from dp_pipeline.config.encoding import IntArray, Names
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import Counter, Sealed
-from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.derived_attribute import DerivedAttribute
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PartsCounter:
 
     units: Counter
     domain: Domain
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
+    groupings: Mapping[str, DerivedAttribute] = field(default_factory=dict)
 
     @property
     def _parts(self) -> Parts:
@@ -106,24 +106,27 @@ class PartsCounter:
             tables = [np.triu(table) + np.triu(table.swapaxes(1, 2), 1) for table in tables]
         return [Sealed(table) for table in tables]
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> Self:
+    def recoded(
+        self,
+        derived: Mapping[str, DerivedAttribute],
+        domain: Domain,  # noqa: ARG002
+    ) -> Self:
         """Return a counter of the same units, with levels of its tables merged into groups.
 
-        BoundaryViolation if levels are merged already.
+        BoundaryViolation if levels are merged already, and for an attribute that is derived from
+        others, since no proof covers it.
         """
+        if any(each.attributes != (name,) for name, each in derived.items()):
+            raise BoundaryViolation(
+                "Units with parts can be counted in tables of declared attributes alone, not of "
+                "derived ones"
+            )
         if self.groupings:
             raise BoundaryViolation(
                 "Levels of units with parts can be merged into groups once, but here they are "
                 "merged again"
             )
-        return replace(self, groupings=groupings)
-
-    def with_attributes(self, derived: object) -> NoReturn:  # noqa: ARG002
-        """Raise BoundaryViolation, since no proof covers derived attributes of parts."""
-        raise BoundaryViolation(
-            "Units with parts can be counted in tables of declared attributes alone, not of "
-            "derived ones"
-        )
+        return replace(self, groupings=derived)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):

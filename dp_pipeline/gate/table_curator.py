@@ -103,10 +103,8 @@ class TableCurator:
         }
         # Constraints name levels, which the grouped attributes no longer have.
         domain = Domain(self.domain.with_attributes(grouped).attributes)
-        executor = self._executor.recoded(
-            ("groups", groupings), lambda counter: counter.grouped(groupings)
-        )
-        return replace(self, _executor=executor, domain=domain)
+        derived = {name: DerivedAttribute((name,), g.groups) for name, g in groupings.items()}
+        return self._recoded(("groups", groupings), derived, domain)
 
     def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> Self:
         """Return a curator of the same rows and budget, with additional attributes, each derived
@@ -120,8 +118,13 @@ class TableCurator:
         checks.require_derived(self.domain, derived)
         added = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
         domain = Domain((*self.domain, *added), self.domain.constraints)
+        return self._recoded(("derived attributes", derived), derived, domain)
+
+    def _recoded(
+        self, description: QuestionKey, derived: Mapping[str, DerivedAttribute], domain: Domain
+    ) -> Self:
         executor = self._executor.recoded(
-            ("derived attributes", derived), lambda counter: counter.with_attributes(derived)
+            description, lambda counter: counter.recoded(derived, domain)
         )
         return replace(self, _executor=executor, domain=domain)
 

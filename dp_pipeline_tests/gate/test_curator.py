@@ -46,11 +46,8 @@ from dp_pipeline_tests.gate.questions import (
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, RecordingNoise, curator_over
 from dp_pipeline_tests.populations import TEN_PEOPLE, TOWN, LoopCounter, Row
 
-NO_QUESTIONS = ("grouped", "with_attributes")
-"""What answers nothing: the same rows under other codes."""
-
-ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name not in NO_QUESTIONS]
-"""Every question of the port."""
+ENGINE = [name for name in vars(Counter) if not name.startswith("_") and name != "recoded"]
+"""Every question of the port; ``recoded`` answers nothing: the same rows under other codes."""
 
 
 @dataclass
@@ -70,8 +67,8 @@ class Logged:
                 return attribute(*arguments, **named)
 
             return logged
-        if name in ("grouped", "with_attributes"):
-            return lambda recoding: replace(self, inner=attribute(recoding))
+        if name == "recoded":
+            return lambda *recoding: replace(self, inner=attribute(*recoding))
         return attribute
 
 

@@ -16,7 +16,7 @@ from dp_pipeline.gate.curator import Curator
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.gate.scores import DependenceScore, Independence
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.results.derived_attribute import Grouping
+from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline_tests.instruments import Draw, RecordingNoise, curator_over
 from dp_pipeline_tests.models.contract import Run, privacy_loss
 
@@ -96,7 +96,8 @@ def test_tables_of_parts_are_counted_as_by_loops(units: list[Unit], order: str) 
 @given(units)
 def test_groups_of_levels_are_sums_of_their_levels(units: list[Unit]) -> None:
     groups = {"age": Grouping((0, 0, 1)), SIZE: Grouping((0,) * 3 + (1,) * (MOST - 3))}
-    (table,) = counter(units).grouped(groups).count([("age", SIZE)])
+    derived = {name: DerivedAttribute((name,), each.groups) for name, each in groups.items()}
+    (table,) = counter(units).recoded(derived, domain()).count([("age", SIZE)])
     exact = loop_table(units, ("age", SIZE))
     sums = np.add.reduceat(np.add.reduceat(exact, [0, 2], axis=0), [0, 3], axis=1)
     assert np.array_equal(table.open_at_the_gate(), sums)
@@ -161,6 +162,6 @@ def test_pairs_of_rows_without_parts_are_refused_before_a_charge() -> None:
 
 def test_questions_without_a_proof_for_parts_are_refused() -> None:
     with pytest.raises(BoundaryViolation, match="not of derived ones"):
-        counter([]).with_attributes({})
+        counter([]).recoded({"child": DerivedAttribute(("age",), (1, 0, 0))}, domain())
     with pytest.raises(BoundaryViolation, match="in tables alone, not by `occupied`"):
         counter([]).occupied(("age",))

@@ -7,7 +7,7 @@ as sums, so answers do not depend on the division into batches or on the order o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -34,24 +34,17 @@ from dp_pipeline.raw.counters.tables import (
     exact_marginals,
     occupied_cells,
 )
-from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.results.derived_attribute import DerivedAttribute
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 MAX_ROWS = 1 << 37  # Bound on the rows of all batches, below which no total of a query can overflow
 Answer = tuple[IntArray, ...]
-
-
-@dataclass(frozen=True)
-class BatchRecoding:
-    """A recoding of rows before a query: levels are grouped, then attributes are derived."""
-
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)
-    derived: Mapping[str, DerivedAttribute] = field(default_factory=dict)
+Recoding = Mapping[str, DerivedAttribute]  # A name that is there already gets the derived codes
 
 
 @dataclass(frozen=True)
 class BatchQuery:
-    """One query about rows, with the recodings that precede it.
+    """One query about rows, with the recodings that precede it, in order.
 
     kind        name of the method of ``Batch`` that answers it, such as ``count``
     arguments   arguments of the method
@@ -63,13 +56,13 @@ class BatchQuery:
     arguments: tuple[Any, ...]
     axes: frozenset[str] = frozenset()
     cells: frozenset[str] = frozenset()
-    recodings: tuple[BatchRecoding, ...] = ()
+    recodings: tuple[Recoding, ...] = ()
 
     @property
     def prepared_cells(self) -> frozenset[str]:
         """The attributes of the stored rows whose codes the query reads, before recodings."""
         names = self.cells
-        for derived in (recoding.derived for recoding in reversed(self.recodings)):
+        for derived in reversed(self.recodings):
             inputs = (derived[name].attributes if name in derived else (name,) for name in names)
             names = frozenset(chain.from_iterable(inputs))
         return names
@@ -117,25 +110,17 @@ class Batch:
                 "declare a source of fewer rows, or `windows`"
             )
 
-    def recoded(self, recoding: BatchRecoding) -> Batch:
-        """Return a batch of the same rows with levels grouped, then attributes derived.
+    def recoded(self, recoding: Recoding) -> Batch:
+        """Return a batch of the same rows with derived attributes, which read this batch's codes.
 
-        A grouped attribute loses its coordinates; recodings of absent attributes are skipped."""
-        groupings = {name: g for name, g in recoding.groupings.items() if name in self.codes}
+        A recoded attribute loses its coordinates; one derived from an absent one is skipped."""
         codes, sizes = dict(self.codes), dict(self.sizes)
-        for name, grouping in groupings.items():
-            codes[name] = _smallest(grouping.groups, grouping.size)[codes[name]]
-            sizes[name] = grouping.size
-        # Derived attributes read grouped codes, not each other.
-        grouped_codes, grouped_sizes = dict(codes), dict(sizes)
-        for name, derived in recoding.derived.items():
-            if all(source in grouped_codes for source in derived.attributes):
+        for name, derived in recoding.items():
+            if all(source in self.codes for source in derived.attributes):
                 groups, rows = _smallest(derived.groups, derived.size), slice(0, self.rows)
-                codes[name] = groups[
-                    cell_keys(grouped_codes, grouped_sizes, derived.attributes, rows)
-                ]
+                codes[name] = groups[cell_keys(self.codes, self.sizes, derived.attributes, rows)]
                 sizes[name] = derived.size
-        coordinates = {name: q for name, q in self.coordinates.items() if name not in groupings}
+        coordinates = {name: q for name, q in self.coordinates.items() if name not in recoding}
         return Batch(coordinates=coordinates, codes=codes, sizes=sizes, rows=self.rows)
 
     def answer(self, query: BatchQuery) -> Answer:

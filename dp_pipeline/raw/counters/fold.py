@@ -6,7 +6,7 @@ checked here, by public numbers, before a row is read. Noise and charges never r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
-from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, BatchRecoding, merge
-from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
+from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery, Recoding, merge
+from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.trees import BitTree, Prefixes
 
 Fold = Callable[[BatchQuery], Answer | None]
@@ -66,7 +66,7 @@ class FoldCounter:
         domain: Domain,
         fold: Fold,
         *,
-        recodings: tuple[BatchRecoding, ...] = (),
+        recodings: tuple[Recoding, ...] = (),
         fingerprint: str = "",
         require_stages: Callable[[Collection[str] | None], None] | None = None,
         left_out: int = 0,
@@ -101,21 +101,15 @@ class FoldCounter:
         names = [name for marginal in marginals for name in marginal]
         return list(self._answer("count", tuple(marginals), cells=names))
 
-    def grouped(self, groupings: Mapping[str, Grouping]) -> FoldCounter:
+    def recoded(self, derived: Recoding, domain: Domain) -> FoldCounter:
+        groupings = {n: Grouping(d.groups) for n, d in derived.items() if d.attributes == (n,)}
         checks.require_groupings(self.domain, groupings)
-        grouped = {name: g.apply_to(self.domain[name]) for name, g in groupings.items()}
-        return self._recoded(
-            self.domain.with_attributes(grouped), BatchRecoding(groupings=groupings)
-        )
+        others = {name: each for name, each in derived.items() if name not in groupings}
+        checks.require_derived(self.domain, others)
+        return self._recoded(derived, domain)
 
-    def with_attributes(self, derived: Mapping[str, DerivedAttribute]) -> FoldCounter:
-        checks.require_derived(self.domain, derived)
-        attributes = tuple(attribute.as_attribute(name) for name, attribute in derived.items())
-        domain = Domain((*self.domain, *attributes), self.domain.constraints)
-        return self._recoded(domain, BatchRecoding(derived=derived))
-
-    def _recoded(self, domain: Domain, recoding: BatchRecoding) -> FoldCounter:
-        recodings = (*self._recodings, recoding)
+    def _recoded(self, derived: Recoding, domain: Domain) -> FoldCounter:
+        recodings = (*self._recodings, derived)
         return FoldCounter(domain, self._fold, recodings=recodings, left_out=self._left_out)
 
     def occupied(self, attributes: tuple[str, ...]) -> Sealed:

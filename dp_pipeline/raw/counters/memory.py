@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.raw.counters.batch import Batch, BatchRecoding
+from dp_pipeline.raw.counters.batch import Batch, Recoding
 from dp_pipeline.raw.counters.checked import CheckedRows
 from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch
 from dp_pipeline.raw.counters.stream import StoredRows
@@ -69,8 +69,8 @@ class MemoryCounter(FoldCounter):
             left_out=rows.left_out,
         )
 
-    def _recoded(self, domain: Domain, recoding: BatchRecoding) -> MemoryCounter:
-        rows = self._batch.recoded(recoding)
+    def _recoded(self, derived: Recoding, domain: Domain) -> MemoryCounter:
+        rows = self._batch.recoded(derived)
         return MemoryCounter(
             domain,
             coordinates=rows.coordinates,
