@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from math import sqrt
 from typing import ClassVar
 
@@ -16,12 +17,9 @@ from dp_pipeline.inference.clique_growth import CliqueGrowth, bigger_cliques
 from dp_pipeline.inference.junction_tree import JunctionTree
 from dp_pipeline.models.base import planning_units
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.privhd import Network, draw_count, pairs_of
+from dp_pipeline.models.tables.privhd import NetworkPlan, draw_count, draw_network
 from dp_pipeline.results.accountant import root_weights, split
 from dp_pipeline.results.synthetic_table import SyntheticTable
-
-PATIENCE = 2
-"""Draws of no edge after which no other edge is drawn: noise alone draws none now and then."""
 
 
 @dataclass(frozen=True)
@@ -82,43 +80,21 @@ class JTree(TableModel):
         signal = units * float(remaining * (1 - self.structure_share))
         cells = int(min(self.clique_cells, signal / (self.usefulness * len(sizes))))
         growth = CliqueGrowth(sizes, most_cells=cells)
-        network = self._draw_network(curator, growth, units=units, draws=draws, price=price)
-        tree = JunctionTree.of(network.growth.cliques, sizes)
-        tree = bigger_cliques(tree, sizes, most_cells=cells)
-        shares = split(remaining - network.draws * price, root_weights(tree.cells(sizes)))
-        measured = curator.tabulate(dict(zip(tree.cliques, shares, strict=True)))
-        return self.sample_tree(curator, rng, measured, tree)
-
-    def _draw_network(
-        self, curator: Curator, growth: CliqueGrowth, *, units: float, draws: int, price: Fraction
-    ) -> Network:
-        """Draw edges by noisy max; return the graph of dependent attributes, and the number of
-        draws, including those in which no edge was drawn.
-
-        units   number of protected units, as it is declared or was measured
-        draws   most draws, each of which costs ``price``
-        """
         # U of one attribute is 0 whatever its counts: what an edge has to be better than.
-        no_edge = (next(iter(growth.sizes)),)
-        pairs = dict.fromkeys(pairs_of(tuple(growth.sizes)))
-        session = curator.open_scores(dict.fromkeys((no_edge, *pairs), Independence()))
+        no_edge = ((next(iter(sizes)),),)
+        pairs: tuple[Names, ...] = tuple(combinations(sizes, 2))
+        session = curator.open_scores(dict.fromkeys((*no_edge, *pairs), Independence()))
         rows = units * curator.distance
         thresholds = {pair: self._threshold(pair, growth, rows) for pair in pairs}
-        refusals = 0
-        for draw in range(draws):
-            fitting = growth.fitting_pairs - growth.clique_pairs
-            offered = [pair for pair in pairs if pair in fitting]
-            if not offered or refusals == PATIENCE:
-                return Network(growth, draw)
-            chosen = session.choose(
-                f"edge {draw + 1}", (no_edge, *offered), amount=price, penalties=thresholds
-            )
-            if chosen == no_edge:
-                refusals += 1
-            else:
-                del pairs[chosen]
-                growth = growth.with_edge(chosen)
-        return Network(growth, draws)
+        plan = NetworkPlan(Fraction(0), draws, price, remaining - draws * price)
+        growth, draws = draw_network(
+            session, growth, pairs, plan, no_edge=no_edge, thresholds=thresholds
+        )
+        tree = JunctionTree.of(growth.cliques, sizes)
+        tree = bigger_cliques(tree, sizes, most_cells=cells)
+        shares = split(remaining - draws * price, root_weights(tree.cells(sizes)))
+        measured = curator.tabulate(dict(zip(tree.cliques, shares, strict=True)))
+        return self.sample_tree(curator, rng, measured, tree)
 
     def _threshold(self, pair: Names, growth: CliqueGrowth, rows: float) -> int:
         """Return what a pair's score must reach, N·√(θ_ij/2) as in the class, in the integer units

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +16,6 @@ from dp_pipeline.gate.selection import ScoreSession
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.inference.fitted_tree import FittedTree, OneWays
 from dp_pipeline.models.tables.base import TableModel, clique_cells
-from dp_pipeline.models.tables.privhd import pairs_of
 from dp_pipeline.results.derived_attribute import Grouping
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -59,9 +59,8 @@ class Mst(TableModel):
         """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
         curator's whole budget, which counts and not ``epsilon``."""
         names, zeros = self.measured_attributes(curator.domain), self.zeros(curator.domain)
-        pairs = [
-            pair for pair in pairs_of(names) if curator.domain.cell_count(pair) <= self.clique_cells
-        ]
+        cells = curator.domain.cell_count
+        pairs = [pair for pair in combinations(names, 2) if cells(pair) <= self.clique_cells]
         stage_amount = curator.accountant.remaining / (3 if pairs else 1)
         one_ways = OneWays.of(
             curator.tabulate({(name,): stage_amount / len(names) for name in names})

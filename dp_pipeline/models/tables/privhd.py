@@ -1,6 +1,6 @@
 """PrivHD: noisy tables of the cliques of a noisy Markov network, joined along a junction tree."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -49,23 +49,6 @@ class NetworkPlan:
         return self.filter + self.draws * self.draw + self.tables
 
 
-@dataclass(frozen=True)
-class Network:
-    """A privately drawn network, with the number of draws."""
-
-    growth: CliqueGrowth
-    draws: int
-
-
-def pairs_of(names: Names) -> tuple[Names, ...]:
-    """Return all pairs of different attributes, in the order of ``names``.
-
-    >>> pairs_of(("a", "b", "c"))
-    (('a', 'b'), ('a', 'c'), ('b', 'c'))
-    """
-    return tuple(combinations(names, 2))
-
-
 def draw_count(kappa: Fraction, attributes: int) -> int:
     """Return k = ⌈κ·(d − 1)⌉, the edges of κ spanning trees.
 
@@ -94,31 +77,44 @@ def high_pass(
     )
 
 
-def draw_network(
-    session: ScoreSession, growth: CliqueGrowth, pairs: Collection[Names], plan: NetworkPlan
-) -> Network:
-    """Draw edges with nearly the highest scores privately; return the network that they make, and
-    the number of draws (Algorithm 2, second half).
+PATIENCE = 2
+"""Draws of no edge after which no other edge is drawn: noise alone draws none now and then."""
 
-    pairs   to draw from, each at most once, as long as its cliques fit; a pair inside a
-            clique would change nothing
+
+def draw_network(
+    session: ScoreSession,
+    growth: CliqueGrowth,
+    pairs: Iterable[Names],
+    plan: NetworkPlan,
+    *,
+    no_edge: tuple[Names, ...] = (),
+    thresholds: Mapping[Names, int] | None = None,
+) -> tuple[CliqueGrowth, int]:
+    """Draw edges with nearly the highest scores privately; return the graph that they make, and the
+    number of draws (Algorithm 2, second half).
+
+    pairs        to draw from, each at most once, as long as its cliques fit; a pair inside a
+                 clique would change nothing
+    no_edge      the entry of the session that stands for no edge, or ()
+    thresholds   pair → what its score must exceed, in units of scores
 
     Which pairs are left out depends on earlier draws and public sizes alone. Without a pair it
     ends; a fixed plan then draws from all pairs, and ignores the answer.
     """
-    undrawn = dict.fromkeys(pairs)
+    undrawn, refusals = dict.fromkeys(pairs), 0
     for draw in range(plan.draws):
         fitting = growth.fitting_pairs - growth.clique_pairs
         offered = [pair for pair in undrawn if pair in fitting]
-        if not offered and not plan.fixed:
-            return Network(growth, draw)
-        chosen = session.choose(
-            f"edge {draw + 1}", offered or pairs_of(tuple(growth.sizes)), amount=plan.draw
-        )
-        if offered:
+        if refusals == PATIENCE or not (offered or plan.fixed):
+            return growth, draw
+        among = (*no_edge, *offered) if offered else tuple(combinations(growth.sizes, 2))
+        chosen = session.choose(f"edge {draw + 1}", among, amount=plan.draw, penalties=thresholds)
+        if chosen in no_edge:
+            refusals += 1
+        elif offered:
             del undrawn[chosen]
             growth = growth.with_edge(chosen)
-    return Network(growth, plan.draws)
+    return growth, plan.draws
 
 
 @dataclass(frozen=True)
@@ -261,10 +257,10 @@ class PrivHd(TableModel):
             expected = OneWays.of(one_ways).shares
             scores: dict[Names, Score] = {
                 (i, j): DependenceScore.of_product(rows, expected[i], expected[j])
-                for i, j in pairs_of(tuple(sizes))
+                for i, j in combinations(sizes, 2)
             }
-            network = draw_network(curator.open_scores(scores), growth, tuple(scores), plan)
-            growth, remaining = network.growth, remaining - network.draws * plan.draw
+            growth, draws = draw_network(curator.open_scores(scores), growth, scores, plan)
+            remaining -= draws * plan.draw
         most_cells = self._useful_cells(sizes, units * remaining)
         return _Structure(growth, remaining, most_cells, one_ways)
 
@@ -280,7 +276,7 @@ class PrivHd(TableModel):
         rows, plan = curator.public_rows(), self._paper_plan(epsilon, len(sizes))
         growth, remaining = CliqueGrowth(sizes, self.clique_cells), plan.tables
         if plan.draws:
-            pairs = pairs_of(tuple(sizes))
+            pairs: tuple[Names, ...] = tuple(combinations(sizes, 2))
             session = curator.open_scores(
                 {
                     (i, j): MutualInformation(rows, binary=min(sizes[i], sizes[j]) <= 2)
@@ -294,9 +290,8 @@ class PrivHd(TableModel):
                     for i, j in pairs
                 }
                 pairs = high_pass(session, thresholds, epsilon=plan.filter)
-            network = draw_network(session, growth, pairs, plan)
-            growth = network.growth
-            remaining += (plan.draws - network.draws) * plan.draw
+            growth, draws = draw_network(session, growth, pairs, plan)
+            remaining += (plan.draws - draws) * plan.draw
         return _Structure(growth, remaining, self.clique_cells, rows=rows)
 
     def _paper_plan(self, epsilon: Fraction, attributes: int) -> NetworkPlan:
