@@ -32,7 +32,7 @@ from benchmarks.papers.study import (
 )
 from dp_pipeline.config.amounts import delta_text, epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
-from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.encoding import Codes, IntArray
 from dp_pipeline.config.errors import BoundaryViolation, DeclarationError
 from dp_pipeline.config.parameters import from_text
 from dp_pipeline.metrics.classification import misclassification, split_rows, train
@@ -40,7 +40,7 @@ from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import guarantee_of
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.evaluate import METHODS, SAMPLING_ERROR, Codes, table_quality
+from dp_pipeline.raw.evaluate import METHODS, SAMPLING_ERROR, table_quality
 from dp_pipeline.raw.snapshot import require_prepared
 from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.results.synthetic_table import SyntheticTable

@@ -8,12 +8,12 @@ No encoding is fitted, since one that looked at the rows would release them. Inv
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import cos, radians, sqrt
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 Names = tuple[str, ...]
 """Names of attributes, in the order of a table's axes."""
+Codes = Mapping[str, NDArray[Any]]
+"""Attribute → codes (rows,), integers below the attribute's size."""
 
 COORDINATE_BITS = 16
 """Coordinates are integers in [−2^16, 2^16], in units of half-width / 2^16."""

@@ -8,13 +8,10 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import Codes, FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.metrics.auc import macro_auc
 from dp_pipeline.metrics.equivalence_classes import class_ids
-
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,), integers below the attribute's size."""
 
 Answers = NDArray[np.bool_]
 """Whether each row is positive, (rows,)."""

@@ -1,19 +1,14 @@
 """Tables of units and of their parts, and counts of pairs of parts of one unit."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import SIZE, Domain, Parts
-from dp_pipeline.config.encoding import IntArray
+from dp_pipeline.config.encoding import Codes, IntArray
 from dp_pipeline.results.synthetic_table import first_parts
-
-Codes = Mapping[str, NDArray[Any]]
-"""Attribute → codes (rows,)."""
 
 
 @dataclass(frozen=True)

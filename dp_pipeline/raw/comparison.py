@@ -7,20 +7,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import IntArray, Names
+from dp_pipeline.config.encoding import Codes, IntArray, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.metrics.equivalence_classes import class_ids
 from dp_pipeline.metrics.marginals import MOST_COMPARED, attribute_sets
 from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.raw.counters.tables import exact_marginals
 
-Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,) below the attribute's size
 _DENSE_CELLS_A_ROW = 8
 _MAX_DENSE_CELLS = 1 << 22  # Cells of a dense table of counts, at most, or of several at once
 

@@ -11,14 +11,12 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, Domain
-from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import Codes, FloatArray, IntArray
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.files import write_private
 from dp_pipeline.metrics.auc import ClassAuc, adjusted_rand, class_table, f_measure
@@ -36,7 +34,6 @@ from dp_pipeline.threads import one_thread
 COMPARED_SIZES = (2, 3, 5, 6)  # Attributes of the compared marginals, as in the papers
 SAMPLING_ERROR = "sampling_error/"  # Prefix of the name of a number's error, for sampled rows
 METHODS: tuple[Method, ...] = ("svm", "logistic")
-Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (rows,), integers
 
 
 def table_quality(

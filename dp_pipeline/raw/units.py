@@ -5,10 +5,9 @@ bounded before. All rows of one key, of units and of parts, are one unit: what i
 depends on no other row, so neighbouring data sets differ by one unit after the join as before.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,11 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.domain import SIZE, Domain
-from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.encoding import Codes, FloatArray, IntArray
 from dp_pipeline.raw.contributions import PersonKeys, keep_at_most, person_codes, tables_by_person
 
 OF_UNIT = "\0of unit"  # Column of whether a row is of the source of units, not of their parts
 WITHOUT_PARTS = "\0without parts"  # Column of whether a joined row stands for a unit without parts
-Codes = Mapping[str, NDArray[Any]]  # Attribute → codes (n,)
 
 
 def units_of_parts(

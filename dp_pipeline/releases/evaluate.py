@@ -15,9 +15,9 @@ import numpy as np
 from dp_pipeline.anonymity.coded_rows import CodedRows, TooFewRows
 from dp_pipeline.config.dataset import WINDOW, DatasetSpec
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import Bins, Names
+from dp_pipeline.config.encoding import Bins, Codes, Names
 from dp_pipeline.config.errors import DeclarationError, one_of
-from dp_pipeline.metrics.classification import Codes, Scorer, predict_attribute, split_rows
+from dp_pipeline.metrics.classification import Scorer, predict_attribute, split_rows
 from dp_pipeline.metrics.unit_tables import UnitTables
 from dp_pipeline.raw.closest_record import distance_to_closest_record, share_of_copies
 from dp_pipeline.raw.comparison import distances_of_table

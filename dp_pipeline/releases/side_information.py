@@ -2,16 +2,14 @@
 rows of another data set. Its ledger row names both, so that a resumed release uses the same.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import numpy as np
-
 from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.encoding import Codes
 from dp_pipeline.config.errors import DeclarationError, NotPrepared
 from dp_pipeline.config.parameters import fact_text
 from dp_pipeline.inference.earlier import PublicTable
@@ -21,9 +19,6 @@ from dp_pipeline.raw.snapshot import current_snapshot
 from dp_pipeline.releases.home import Home
 from dp_pipeline.releases.replay import pointed_bundle, read_document
 from dp_pipeline.results.bundle import Bundle, ReleaseKey
-
-Codes = Mapping[str, np.ndarray]
-"""Attribute → codes of all rows."""
 
 
 @dataclass(frozen=True)
