@@ -178,7 +178,6 @@ def join_batches(
     """Yield the rows of ``join_parts`` in at least one table, with all parts of a unit in one.
 
     tables    of both sources, as ``source_tables`` gives them
-    key       the population's secret key
     scratch   folder for rows that are split by key
     """
     keys = unit_keys(spec, key)
@@ -187,10 +186,7 @@ def join_batches(
 
 
 def unit_keys(spec: DatasetSpec, key: bytes) -> PersonKeys:
-    """Return the secret keys by whose digests one of several rows of a unit is chosen.
-
-    key   the population's secret key
-    """
+    """Return the secret keys by whose digests one of several rows of a unit is chosen."""
     parts, person = spec.domain.parts, spec.protection.column
     assert parts is not None
     of_units = [each for each in spec.domain if each.name not in parts.attributes]
