@@ -49,12 +49,10 @@ class PrivateFit(ModelFit):
     """The public parts of one fit of an estimator, which names its declaration.
 
     method      name of the model
-    releases    type that the model's release must have
     must_fit    whether a row that does not fit the declaration raises, instead of being dropped
     """
 
     method: str
-    releases: type[Clusters | SyntheticTable]
     must_fit: bool = False
 
     @property
@@ -80,15 +78,16 @@ class PrivateFit(ModelFit):
     ) -> FitResult:
         """Return the result of ``fit_model`` at the guaranteed ε.
 
-        BoundaryViolation also for another guarantee than the claimed one, and for a release that is
-        not of the type ``releases``.
+        BoundaryViolation also for another guarantee than the claimed one, and for a release of
+        another type than that of the model's family.
         """
         epsilon = self.guarantee.epsilon
         result = self.fit_model(counter, transcript, noise, epsilon=epsilon, rng=rng)
         result.require_guaranteed(what=self.method)
-        if not isinstance(result.released, self.releases):
+        expected = SyntheticTable if isinstance(self.model, TableModel) else Clusters
+        if not isinstance(result.released, expected):
             raise BoundaryViolation(
-                f"The method {self.method} must release {self.releases.__name__}, not "
+                f"The method {self.method} must release {expected.__name__}, not "
                 f"{type(result.released).__name__}"
             )
         return result

@@ -240,16 +240,13 @@ def numeric_features(X: Any) -> Features:
     require_columns(features)
     labels = features.labels or range(len(features.columns))
     for label, dtype in zip(labels, (each.dtype for each in features.columns), strict=True):
-        if dtype.kind == "c":
-            raise DeclarationError(
-                f"X: the columns must be real numbers, but column {label!r:.60} has a complex "
-                "type: pass its real part, or leave it out (Complex data not supported)"
-            )
         if dtype.kind not in "biuf":
+            # The words that scikit-learn's checks of estimators look for.
+            reason = " (Complex data not supported)" if dtype.kind == "c" else ""
             # The type alone: what NumPy calls a text type tells the longest text of the rows.
             raise DeclarationError(
-                f"X: the columns must be numbers, but column {label!r:.60} has type "
-                f"{dtype.type.__name__}: convert it, or leave it out"
+                f"X: the columns must be real numbers, but column {label!r:.60} has type "
+                f"{dtype.type.__name__}: convert it, or leave it out{reason}"
             )
     return features
 

@@ -40,8 +40,7 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS, require_units_released
 from dp_pipeline.models.base import Model, guarantee_at
 from dp_pipeline.reporting.plausibility import NoisyTotal, release_warnings
-from dp_pipeline.results.clusters import Clusters, Tables
-from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline.results.clusters import Tables
 
 MOST_DECLARED_ROWS = 10**15
 """Most rows of ``nominal_rows`` and ``at_most``, as many as a model takes."""
@@ -93,14 +92,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     Without a population, its fits are counted together with those of its clones.
 
     _family           base class of the models that it may fit
-    _released_type    type of these models' releases
     _discover_hint    words of a message: how to declare a column that is to be discovered
     _set_by           parameter of a model → the estimator's argument that sets it
     """
 
     population: Any
     _family: type[Model]
-    _released_type: type[Clusters | SyntheticTable]
     _discover_hint: str
     _set_by: Mapping[str, str]
     _series: FitSeries
@@ -256,8 +253,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 f"{method}: the method must fulfil the requested ε, but with these parameters "
                 f"it does not: {guarantee.reason}: choose other `method_params`, or another method"
             )
-        released = self._released_type
-        return PrivateFit(spec, model, guarantee, method=method, releases=released)
+        return PrivateFit(spec, model, guarantee, method=method)
 
     def _run_declared(
         self,

@@ -149,7 +149,7 @@ class PrivateKMeans(
     (3, 2)
     """
 
-    _family, _released_type = Clustering, Clusters
+    _family = Clustering
     _discover_hint = 'of bounds as "discover"'
     _set_by = MappingProxyType({"k": "n_clusters", "columns": "the columns of X"})
 

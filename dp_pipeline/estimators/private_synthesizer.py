@@ -202,7 +202,7 @@ noise protects nobody
     Fraction(1, 1)
     """
 
-    _family, _released_type = TableModel, SyntheticTable
+    _family = TableModel
     _discover_hint = 'of domain as "discover" or {"quantiles": 16}'
     _set_by = MappingProxyType({"attributes": "the columns of domain"})
     _forms: tuple[TableForm, ...]

@@ -343,7 +343,7 @@ def test_large_number_warns_of_nothing() -> None:
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
 def test_text_is_not_in_an_error_of_kmeans(method: str) -> None:
     kmeans = PrivateKMeans(1, epsilon=1, bounds=(0, 1), noise="seeded:1").fit([[1.0]] * 9)
-    with refusal(match=r"X: the columns must be numbers, but column \S+ has type"):
+    with refusal(match=r"X: the columns must be real numbers, but column \S+ has type"):
         getattr(kmeans, method)([["secret"]])
 
 
