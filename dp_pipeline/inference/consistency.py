@@ -211,12 +211,8 @@ def project_to_simplex(table: FloatArray | IntArray, total: float = 1.0) -> Floa
     >>> project_to_simplex(np.array([3.0, 1.0, -2.0]), total=2.0).tolist()
     [2.0, 0.0, 0.0]
     """
-    # A constant on all cells changes nothing; below the largest, sums of huge cells stay exact.
-    below = table.astype(np.float64) - float(table.max())
-    values = np.sort(below.ravel())[::-1]
-    surplus = (np.cumsum(values) - total) / np.arange(1, values.size + 1)
-    last = np.nonzero(values > surplus)[0][-1]
-    return np.asarray(np.maximum(below - surplus[last], 0.0))
+    cells = table.reshape(1, -1).astype(np.float64)
+    return project_rows(cells, np.array([total])).reshape(table.shape)
 
 
 def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
@@ -225,6 +221,7 @@ def project_rows(table: FloatArray, totals: FloatArray) -> FloatArray:
     >>> project_rows(np.array([[3.0, 1.0], [1.0, -2.0]]), np.array([2.0, 0.0])).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
     """
+    # A constant on a row changes nothing; below the largest, sums of huge cells stay exact.
     below = table - table.max(axis=1, keepdims=True)
     values = -np.sort(-below, axis=1)
     surplus = (np.cumsum(values, axis=1) - totals[:, None]) / np.arange(1, table.shape[1] + 1)

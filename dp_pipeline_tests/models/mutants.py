@@ -133,7 +133,7 @@ class UnpaidStart(IdpKMeans):
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: np.random.Generator) -> Clusters:
         lloyd, free = self.lloyd(curator), self.lloyd(unpaid(curator))
         places = uniform_places(self.k, lloyd.box, rng)[:, None]
-        start = free.round(places, epsilon=epsilon, salt=int(rng.integers(1 << 63)))
+        start = free.rounds(places, [epsilon], salt=int(rng.integers(1 << 63)))
         return lloyd.rounds(start.centres[:, 0][None], [epsilon] * self.rounds).clusters()
 
 

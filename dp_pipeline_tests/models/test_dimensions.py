@@ -77,7 +77,7 @@ def shapes_of(done: Run) -> list[tuple[int, ...]]:
 
 def test_without_noise_a_round_is_the_one_of_k_means() -> None:
     centres = np.array([[1.0, 0.0], [5.0, 0.5], [7.5, 0.0]])
-    means = lloyd(TEN_PEOPLE).round(centres[None], epsilon=SILENT)
+    means = lloyd(TEN_PEOPLE).rounds(centres[None], [SILENT])
     people = np.array([row[:2] for row in TEN_PEOPLE])
     nearest = ((people[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
     expected = [people[nearest == index].mean(axis=0) for index in range(3)]
@@ -99,7 +99,7 @@ def test_a_distance_is_one_of_the_data_not_of_the_box() -> None:
     # 1 to the right of the person in x, 1 above in y: as far, though y is a half-width away.
     row: Row = (4.0, 0.0, "red", "no")
     for centres, nearest in (([[5.01, 0.0], [4.0, 1.0]], 1), ([[4.99, 0.0], [4.0, 1.0]], 0)):
-        means = lloyd((row,)).round(np.array([centres]), epsilon=SILENT)
+        means = lloyd((row,)).rounds(np.array([centres]), [SILENT])
         assert means.sizes[0].argmax() == nearest
 
 
@@ -119,14 +119,14 @@ class Answers:
 def test_a_noisy_size_below_one_leaves_the_centre(rows: tuple[Row, ...]) -> None:
     noise = Answers([0, -5, 1, 2], [[9, 9], [9, 9], [1 << 30, -(1 << 30)], [1 << 16, 0]])
     centres = np.array([[[1.0, 0.5], [2.0, -0.5], [3.0, 0.0], [5.0, 0.0]]])
-    means = lloyd(rows, noise=noise).round(centres, epsilon=ONE)
+    means = lloyd(rows, noise=noise).rounds(centres, [ONE])
     assert means.centres.tolist() == [[[1.0, 0.5], [2.0, -0.5], [8.0, -1.0], [6.0, 0.0]]]
     assert means.sizes.tolist() == [[0, -5, 1, 2]]
 
 
 def test_a_centre_outside_the_box_that_stays_is_on_its_edge() -> None:
     outside = lloyd((), noise=Answers([0], [[0, 0]]))
-    means = outside.round(np.array([[[9.0, -1.0000001]]]), epsilon=ONE)
+    means = outside.rounds(np.array([[[9.0, -1.0000001]]]), [ONE])
     assert means.centres.tolist() == [[[8.0, -1.0]]]
 
 

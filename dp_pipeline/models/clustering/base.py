@@ -133,40 +133,6 @@ class Lloyd:
         counted = CountedBoxes(columns, shape, positions, *boxes, weights, variances)
         return replace(synopsis, deviations=np.sqrt(variances), counted=counted)
 
-    def round(
-        self,
-        centres: FloatArray,
-        *,
-        epsilon: Fraction,
-        sizes_share: Fraction | None = None,
-        salt: int = 0,
-    ) -> NoisyMeans:
-        """Measure the rows nearest to each centre; return their noisy means, which are noisy totals
-        over noisy sizes.
-
-        centres       (m, k, d) in data units, k for each of m subsets of the rows; rounded to
-                      fixed point, and to the box, before rows are assigned to them
-        sizes_share   share of ε for the sizes; the totals get the rest. None: 1/(d + 1), at which a
-                      size, in rows, and a total, in half-widths of the box, have the same noise
-        salt          seed of the hash that divides rows into subsets
-
-        *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
-        Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
-        and their ε add up to ``epsilon``. A centre whose **noisy** size is below 1 stays
-        at its rounded place; the true size is never looked at. ∎
-        """
-        share = Fraction(1, len(self.columns) + 1) if sizes_share is None else sizes_share
-        rules = [NearestCentre.of(self.columns, subset, self.box) for subset in centres]
-        noisy = self.curator.measure_clusters(
-            rules, sizes_epsilon=epsilon * share, totals_epsilon=epsilon * (1 - share), salt=salt
-        )
-        means = noisy.totals / np.maximum(noisy.sizes, 1)[..., None]
-        axes = [side.decode(means[..., axis]) for axis, side in enumerate(self.box)]
-        sought = np.stack([rule.centres_in(self.box) for rule in rules])
-        stays = (noisy.sizes < 1)[..., None]
-        moved = np.where(stays, sought, np.stack(axes, axis=-1))
-        return NoisyMeans(self.columns, moved, noisy.sizes.astype(np.float64))
-
     def rounds(
         self,
         centres: FloatArray,
@@ -175,14 +141,37 @@ class Lloyd:
         sizes_share: Fraction | None = None,
         salt: int = 0,
     ) -> NoisyMeans:
-        """Measure a round at each of ``epsilons``, which starts from the centres of the one before;
-        return the noisy means of the last. Without any ε, return ``centres`` with sizes of 0.
+        """Measure, at each of ``epsilons``, the rows nearest to each centre of the round before;
+        return the noisy means of the last round, which are noisy totals over noisy sizes.
 
-        centres, sizes_share, salt   as in ``round``
+        centres       (m, k, d) in data units, k for each of m subsets of the rows; rounded to
+                      fixed point, and to the box, before rows are assigned to them. Without any ε,
+                      they are returned with sizes of 0
+        sizes_share   share of ε for the sizes; the totals get the rest. None: 1/(d + 1), at which a
+                      size, in rows, and a total, in half-widths of the box, have the same noise
+        salt          seed of the hash that divides rows into subsets
+
+        *Proof.* One row is in one subset and nearest to one centre. Sizes: Δ1 = 1.
+        Totals of fixed-point coordinates: Δ1 = d·2^16. Two units, so two measures,
+        and their ε add up to that of the round. A centre whose **noisy** size is below 1 stays
+        at its rounded place; the true size is never looked at. ∎
         """
+        share = Fraction(1, len(self.columns) + 1) if sizes_share is None else sizes_share
         means = NoisyMeans(self.columns, centres, np.zeros(centres.shape[:2]))
         for epsilon in epsilons:
-            means = self.round(means.centres, epsilon=epsilon, sizes_share=sizes_share, salt=salt)
+            rules = [NearestCentre.of(self.columns, subset, self.box) for subset in means.centres]
+            noisy = self.curator.measure_clusters(
+                rules,
+                sizes_epsilon=epsilon * share,
+                totals_epsilon=epsilon * (1 - share),
+                salt=salt,
+            )
+            of_rows = noisy.totals / np.maximum(noisy.sizes, 1)[..., None]
+            axes = [side.decode(of_rows[..., axis]) for axis, side in enumerate(self.box)]
+            sought = np.stack([rule.centres_in(self.box) for rule in rules])
+            stays = (noisy.sizes < 1)[..., None]
+            moved = np.where(stays, sought, np.stack(axes, axis=-1))
+            means = NoisyMeans(self.columns, moved, noisy.sizes.astype(np.float64))
         return means
 
 

@@ -77,7 +77,7 @@ class HybridKMeans(Clustering):
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)
         start = cluster_synopsis(synopsis, k=self.k, starts=self.starts, rng=rng)
         share = best_sizes_share(len(lloyd.columns))
-        means = lloyd.round(start[None], epsilon=remaining / 2, sizes_share=share)
+        means = lloyd.rounds(start[None], [remaining / 2], sizes_share=share)
         return Clusters(lloyd.columns, means.centres[0], synopsis, means.sizes[0])
 
 

@@ -179,7 +179,7 @@ class IdpKMeans(Clustering):
         share = self.guarantee(epsilon).epsilon / (self.rounds + 1)
         # Noisy means of k subsets; a random place for one whose noisy size is below 1.
         places = uniform_places(self.k, lloyd.box, rng)[:, None]
-        start = lloyd.round(places, epsilon=share, salt=int(rng.integers(1 << 63))).centres[:, 0]
+        start = lloyd.rounds(places, [share], salt=int(rng.integers(1 << 63))).centres[:, 0]
         return lloyd.rounds(start[None], [share] * self.rounds).clusters()
 
 
