@@ -83,6 +83,7 @@ class PrivateFit(ModelFit):
         """
         epsilon = self.guarantee.epsilon
         result = self.fit_model(counter, transcript, noise, epsilon=epsilon, rng=rng)
+        result.require_guaranteed(what=self.method)
         expected = SyntheticTable if isinstance(self.model, TableModel) else Clusters
         if not isinstance(result.released, expected):
             raise BoundaryViolation(

@@ -328,6 +328,7 @@ class FitResult:
     """The result of one fit, which a fit at a larger ε may refine.
 
     spends       the cost of every query to the rows, in all the budget
+    kind         ``dp``, or ``not-dp`` where anything was disclosed without noise
     guarantee    the guarantee that the model claimed before the fit
     paid         the answers that may be refined, and what was paid for each
     free_spends  the cost of counting rows that no other query counts: it adds nothing to the ε of
@@ -336,9 +337,21 @@ class FitResult:
 
     released: Released
     spends: tuple[Spend, ...]
+    kind: str
     guarantee: PrivacyGuarantee
     paid: PaidMarginals = field(default_factory=dict)
     free_spends: tuple[Spend, ...] = ()
+
+    def require_guaranteed(self, *, what: str) -> None:
+        """Raise BoundaryViolation if the fit is ``not-dp`` but ``dp`` was claimed, or the reverse.
+
+        what   the fit, in words of the message
+        """
+        if self.kind != self.guarantee.kind:
+            raise BoundaryViolation(
+                f"The fit of {what} must be {self.guarantee.kind} as its model claims, but it is "
+                f"{self.kind}"
+            )
 
 
 @dataclass(frozen=True)
@@ -398,8 +411,7 @@ class ModelFit:
         epsilon   the requested ε, for which ``guarantee`` holds
         rng       see ``Model.fit``
 
-        BoundaryViolation unless the fit spends exactly ``amount``, and is ``dp`` or ``not-dp`` as
-        the model claimed.
+        BoundaryViolation unless the fit spends exactly ``amount``.
         """
         paid = dict(self.refines.paid) if self.refines else {}
         accountant = Accountant(self.amount, self.guarantee.currency)
@@ -414,14 +426,11 @@ class ModelFit:
         else:
             released = model.fit_after(self.earlier, curator, epsilon=epsilon, rng=rng)
         accountant.require_all_spent()
-        if accountant.kind != self.guarantee.kind:
-            raise BoundaryViolation(
-                f"The fit of {type(model).__name__} must be {self.guarantee.kind} as its model "
-                f"claims, but it is {accountant.kind}"
-            )
         is_first = isinstance(released, Clusters) and self.refines is None
         # What rows without a place cost beside the others is proved of ε, not of ρ.
         if is_first and curator.domain.leaves_rows_out and accountant.currency == PURE:
             released = replace(cast("Clusters", released), left_out=curator.measure_left_out())
         free = () if accountant.free_spend is None else (accountant.free_spend,)
-        return FitResult(released, accountant.spends, self.guarantee, paid, free_spends=free)
+        return FitResult(
+            released, accountant.spends, accountant.kind, self.guarantee, paid, free_spends=free
+        )

@@ -306,6 +306,7 @@ class EpsilonRelease(NoisyRelease):
         fit, rng = self._model_fit(spec), self._generator(spec.key)
         rows = cast("FoldCounter | None", counter)
         result = fit.fit_model(rows, transcript, noise, epsilon=self.epsilon, rng=rng)
+        result.require_guaranteed(what=self.where)
         spends, quality, facts = result.spends, dict[str, NoisyNumber](), spec.facts
         if self.evaluation is not None and matches_reserved:
             from dp_pipeline.gate.quality import private_quality
