@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Self
 
@@ -17,11 +17,13 @@ from dp_pipeline.metrics.classification import LinearClassifier
 MAX_TOTAL_A_ROW = 1 << 26
 """Bound on one row's part of a total, so that less than 2^37 rows stay below 2^63."""
 
+MAX_DISTANCE = 1 << 53
+"""Bound on squared distances, below which floats compute them exactly."""
+
 MAX_RADIUS = 1 << 47
 """Bound on radii, so that a radius times 2^16 is an int64."""
 
 _MAX_COORDINATE = 1 << COORDINATE_BITS
-_MAX_COLUMN_WEIGHT = 1024
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class NearestCentre:
 
     columns   numeric attributes, d of them
     centres   fixed-point coordinates: k tuples of d integers in [−2^16, 2^16]
-    weights   d public integers in 0..1024: the columns' half-widths relative to the largest, so
-              that distances are in proportion to those in data units
+    weights   d public integers from 0: the columns' half-widths relative to the largest, so that
+              distances are in proportion to those in data units
     """
 
     columns: tuple[str, ...]
@@ -45,20 +47,13 @@ class NearestCentre:
 
         box   declared interval of each column
 
-        A weight is a half-width as an integer part of the widest, as fine as floats compute
-        exactly (``fits_floats``), without the common factor of all.
-
         >>> rule = NearestCentre.of(("x",), np.array([[7.5]]), [Coordinate(0, 10)])
         >>> rule.centres, rule.weights
         (((32768,),), (1,))
         """
         coordinates = [interval.encode(centres[:, axis]) for axis, interval in enumerate(box)]
         fixed_point = tuple(zip(*(column.tolist() for column in coordinates), strict=True))
-        parts = _MAX_COLUMN_WEIGHT
-        while parts > 1 and not cls(columns, fixed_point, _weights(box, parts)).fits_floats:
-            parts //= 2
-        rule = cls(columns, fixed_point, _weights(box, parts))
-        return replace(rule, weights=rule.reduced_weights)
+        return cls(columns, fixed_point, _weights(box))
 
     def centres_in(self, box: Sequence[Coordinate]) -> FloatArray:
         """Return the centres in data units, (k, d), for the declared interval of each column."""
@@ -72,27 +67,8 @@ class NearestCentre:
         widest = max(interval.half_width for interval in box)
         return widest / max(self.weights) / _MAX_COORDINATE
 
-    @property
-    def reduced_weights(self) -> tuple[int, ...]:
-        """The weights without their common factor, which leaves nearest centres unchanged."""
-        factor = math.gcd(*self.weights) or 1
-        return tuple(weight // factor for weight in self.weights)
-
-    @property
-    def fits_floats(self) -> bool:
-        """Whether floats compute the squared distances of the reduced weights exactly.
-
-        Sums and products of x² − 2xc + c² are integers of at most 4 · Σ (weight · 2^16)², which
-        has to be below 2^53."""
-        return 4 * sum((w * _MAX_COORDINATE) ** 2 for w in self.reduced_weights) < 1 << 53
-
-    @property
-    def largest_distance(self) -> int:
-        """The largest weighted squared distance that any row can have: Σ (weight · 2^17)²."""
-        return sum((weight * 2 * _MAX_COORDINATE) ** 2 for weight in self.weights)
-
     def require_exact(self, *, clip: int = 0, shift: int = 0) -> None:
-        """Raise BoundaryViolation unless this rule is valid and 64-bit integers hold its sums.
+        """Raise BoundaryViolation unless this rule is valid and its sums are exact.
 
         clip, shift   of a total of distances; 0 for other questions
         """
@@ -102,15 +78,16 @@ class NearestCentre:
                 "The arguments clip and shift of a distance must be at least 0, and shift "
                 f"below 63, not {clip} and {shift}"
             )
-        if self.largest_distance >= 1 << 63:
+        largest = largest_distance(self.weights)
+        if largest >= MAX_DISTANCE:
             raise BoundaryViolation(
-                "The largest distance, Σ(weight·2^17)², must be below 2^63, not "
-                f"2^{self.largest_distance.bit_length() - 1}"
+                "The largest distance, Σ(weight·2^17)², must be below 2^53, not "
+                f"2^{largest.bit_length() - 1}: use smaller weights"
             )
-        if min(clip, self.largest_distance) >> shift >= MAX_TOTAL_A_ROW:
+        if min(clip, largest) >> shift >= MAX_TOTAL_A_ROW:
             raise BoundaryViolation(
                 f"A distance, clipped at {clip} and divided by 2^{shift}, must be below 2^26, but "
-                f"it can be {min(clip, self.largest_distance) >> shift}: lower clip or raise shift"
+                f"it can be {min(clip, largest) >> shift}: lower clip or raise shift"
             )
 
     def require_radii(self, radii: tuple[int, ...]) -> None:
@@ -151,15 +128,28 @@ class NearestCentre:
             raise BoundaryViolation(
                 "The coordinates of centres must be from −2^16 to 2^16, but one is not"
             )
-        if any(not 0 <= weight <= _MAX_COLUMN_WEIGHT for weight in self.weights):
-            raise BoundaryViolation(
-                f"The weights of a rule must be from 0 to {_MAX_COLUMN_WEIGHT}, but one is not"
-            )
+        if min(self.weights) < 0:
+            raise BoundaryViolation("The weights of a rule must be at least 0, but one is not")
 
 
-def _weights(box: Sequence[Coordinate], parts: int) -> tuple[int, ...]:
+def largest_distance(weights: Sequence[int]) -> int:
+    """Return the largest weighted squared distance that any row can have: Σ (weight · 2^17)².
+
+    No sum or product of x² − 2xc + c² is larger."""
+    return sum((weight * 2 * _MAX_COORDINATE) ** 2 for weight in weights)
+
+
+def _weights(box: Sequence[Coordinate]) -> tuple[int, ...]:
+    """Return half-widths as integer parts of the widest, without their common factor.
+
+    They are as fine as MAX_DISTANCE allows."""
     widest = max(interval.half_width for interval in box)
-    return tuple(max(1, round(parts * interval.half_width / widest)) for interval in box)
+    for parts in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1):
+        weights = [max(1, round(parts * interval.half_width / widest)) for interval in box]
+        if largest_distance(weights) < MAX_DISTANCE:
+            break
+    factor = math.gcd(*weights)
+    return tuple(weight // factor for weight in weights)
 
 
 MAX_WEIGHT = 1 << 40

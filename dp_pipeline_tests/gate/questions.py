@@ -164,7 +164,7 @@ def choices_among(draw: st.DrawFn) -> Question:
 def rules(draw: st.DrawFn, columns: tuple[str, ...], *, k: int | None = None) -> NearestCentre:
     places = st.tuples(*[st.integers(-(1 << 16), 1 << 16) for _ in columns])
     centres = draw(st.lists(places, min_size=k or 1, max_size=k or 3))
-    weights = tuple(draw(st.integers(1, 1024)) for _ in columns)
+    weights = tuple(draw(st.integers(1, 500)) for _ in columns)
     return NearestCentre(columns, tuple(centres), weights)
 
 
@@ -179,7 +179,7 @@ def distances(draw: st.DrawFn) -> Question:
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Question:
-    columns, k, weights = draw(axes), draw(st.integers(1, 3)), draw(st.integers(1, 1024))
+    columns, k, weights = draw(axes), draw(st.integers(1, 3)), draw(st.integers(1, 500))
     subsets = draw(st.lists(rules(columns, k=k), min_size=1, max_size=3))
     subsets = [replace(rule, weights=(weights,) * len(columns)) for rule in subsets]
     salt = draw(st.integers(0, (1 << 63) - 1))
@@ -275,7 +275,7 @@ QUESTIONS: dict[str, st.SearchStrategy[Question]] = {
 GROUPS = {"colour": Grouping((0, 1, 1)), "y": Grouping((0, 0, 1))}
 DERIVED = {"ill": DerivedAttribute(("colour", "smokes"), (0, 1, 1, 0, 2, 1))}
 TREE = BitTree(("x", "y"), (0, 1, 0, 1, 0, 1))
-RULE = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (1024, 256))
+RULE = NearestCentre(("x", "y"), ((0, 0), (1 << 15, -(1 << 16))), (512, 128))
 PREDICTION = PredictedLabel("smokes", (1,), ("colour",), ((-2, 1, 3),), 0)
 
 
@@ -330,7 +330,7 @@ def in_currencies(kinds: Iterable[str]) -> pytest.MarkDecorator:
 every_question, every_strategy = in_currencies(EXAMPLES), in_currencies(QUESTIONS)
 
 
-def along_x(centre: object, weight: object = 1024, *, name: str = "x") -> NearestCentre:
+def along_x(centre: object, weight: object = 512, *, name: str = "x") -> NearestCentre:
     return NearestCentre((name,), ((centre,),), (weight,))  # type: ignore[arg-type]
 
 

@@ -66,7 +66,7 @@ GAP = DependenceScore(np.zeros((3, 2), np.int64))
 HIGHER_GAP = DependenceScore(GAP.expected + 1)
 TURNED_GAP = DependenceScore(np.zeros((2, 3), np.int64))
 SCORED = dict.fromkeys(PAIRS, Independence())
-RULE, MOVED, LIGHT = along_x(0), along_x(1), along_x(0, 512)
+RULE, MOVED, LIGHT = along_x(0), along_x(1), along_x(0, 256)
 ALONG_Y = along_x(0, name="y")
 OTHER_GUESSES: list[dict[str, Any]] = [{}, {"intercept": 0}, {"positive": (0,)}]
 GUESS = PredictedLabel("smokes", (1,), ("colour",), ((-1, 0, 1),), 1)
@@ -244,7 +244,7 @@ REFUSED: dict[str, Question] = {
     "a clip of nothing": distance_of(RULE, clip=7, shift=3),
     "a weight that is not whole": distance_of(along_x(0, 0.5), clip=9, shift=0),
     "clusters without rules": in_clusters(),
-    "clusters of two sizes": in_clusters(RULE, NearestCentre(("x",), ((0,), (1,)), (1024,))),
+    "clusters of two sizes": in_clusters(RULE, NearestCentre(("x",), ((0,), (1,)), (512,))),
     "clusters over two axes": in_clusters(RULE, ALONG_Y),
     "clusters under two weights": in_clusters(RULE, along_x(0, 1)),
     "clusters over levels": in_clusters(along_x(0, 1, name="colour")),

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp_pipeline.config.encoding import COORDINATE_BITS, FloatArray, IntArray
-from dp_pipeline.gate.rules import NearestCentre, subset_of
+from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
+from dp_pipeline.gate.rules import NearestCentre, largest_distance, subset_of
 from dp_pipeline.raw.counters.tables import ROWS_A_CHUNK
 from dp_pipeline.results.trees import AXIS_BITS, BitTree, Prefixes
 
@@ -30,13 +30,10 @@ class Assignment:
     def __init__(self, rule: NearestCentre) -> None:
         self._weights = np.array(rule.weights, dtype=np.int64)
         self._centres = np.array(rule.centres, dtype=np.int64)
-        self._reduced = np.array(rule.reduced_weights, dtype=np.int64)
-        self._matrix: FloatArray | None = None
-        if rule.fits_floats:
-            # It maps (x, 1) to |c|² − 2xc of each centre c, exactly.
-            squares = (self._reduced * self._centres) ** 2
-            linear = -2.0 * (self._reduced**2 * self._centres).T
-            self._matrix = np.vstack([linear, squares.sum(axis=1)])
+        # It maps (x, 1) to |c|² − 2xc of each centre c, exactly, as distances are < MAX_DISTANCE.
+        squares = (self._weights * self._centres) ** 2
+        linear = -2.0 * (self._weights**2 * self._centres).T
+        self._matrix = np.vstack([linear, squares.sum(axis=1)])
 
     def blocks(self, columns: Columns, rows: int) -> Iterator[tuple[slice, Columns, IntArray]]:
         """Yield all rows in order, in blocks that fit in the cache of one core.
@@ -52,15 +49,6 @@ class Assignment:
 
     def labels(self, columns: Columns) -> IntArray:
         """Return the index (rows,) of each row's nearest centre, the first of equally near ones."""
-        if self._matrix is None:
-            # The largest distance fits in int64.
-            table = np.zeros((len(columns[0]), len(self._centres)), dtype=np.int64)
-            for q, c, weight in zip(columns, self._centres.T, self._reduced, strict=True):
-                difference = q.astype(np.int64)[:, None] - c
-                difference *= weight
-                difference *= difference
-                table += difference
-            return np.asarray(table.argmin(axis=1))
         x = np.ones((len(columns[0]), len(self._matrix)))
         for axis, column in enumerate(columns):
             x[:, axis] = column
@@ -158,7 +146,7 @@ def exact_distance_total(
 
     D is the squared distance to the nearest centre, the least Σ (weight · (q − c))²."""
     assignment = Assignment(rule)
-    most = min(clip, rule.largest_distance)
+    most = min(clip, largest_distance(rule.weights))
     total = 0
     for _, part, labels in assignment.blocks(columns, rows):
         exact = (assignment.differences(part, labels) ** 2).sum(axis=0)
