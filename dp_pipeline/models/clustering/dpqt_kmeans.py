@@ -66,8 +66,7 @@ class DpqtKMeans(SynopsisClustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy leaves as synopsis, with starts of k-means by
-        ``rng``; spend the curator's whole budget."""
+        """Return centres (k, d) and noisy leaves as synopsis; ``rng`` draws starts of k-means."""
         columns = clustering_columns(self.columns, curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         leaves, remaining = self._grow(curator, columns, units, remaining)

@@ -41,8 +41,7 @@ class EugKMeans(SynopsisClustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy grid as synopsis, with starts of k-means by ``rng``;
-        spend the curator's whole budget."""
+        """Return centres (k, d) and the noisy grid as synopsis; ``rng`` draws starts of k-means."""
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         return self.clusters(self.lloyd(curator).grid(units=units, epsilon=remaining), rng)
 
@@ -70,8 +69,7 @@ class HybridKMeans(Clustering):
     starts: int = integer(10, at_least=1, at_most=1000, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d), noisy sizes and the noisy grid, with starts of k-means by ``rng``;
-        spend the curator's whole budget."""
+        """Return centres (k, d), noisy sizes and a noisy grid; ``rng`` draws starts of k-means."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)
@@ -113,7 +111,7 @@ class OeptKMeans(Clustering):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
         """Return centres (k, d) and noisy sizes of the last round, with uniform starts by ``rng``
-        in place of dense cells that are missing; spend the curator's whole budget."""
+        in place of dense cells that are missing."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         of_grid = remaining * self.density
@@ -146,8 +144,7 @@ class DpKMeansPlusPlus(Clustering):
     rounds: int = integer(3, at_least=1, at_most=20, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round, with k-means++ seeds by ``rng``;
-        spend the curator's whole budget."""
+        """Return centres (k, d) and noisy sizes of the last round, with seeds by ``rng``."""
         lloyd = self.lloyd(curator)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         synopsis = lloyd.grid(units=units, epsilon=remaining / 2)

@@ -364,8 +364,7 @@ class HTreeKMeans(Clustering):
         require_plan(self.plan_from, self.smooth)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres, (k, d) or (recluster, d), and the leaves of the tree as synopsis; spend
-        the curator's whole budget.
+        """Return centres, (k, d) or (recluster, d), and the leaves of the tree as synopsis.
 
         Starts of k-means are drawn by ``rng`` where ``recluster`` is given, else by a generator
         whose seed is a hash of the noisy leaves.
@@ -396,7 +395,7 @@ class HTreeKMeans(Clustering):
         self, earlier: Tables, curator: Curator, *, epsilon: Fraction, rng: Generator
     ) -> Clusters:
         """Return centres, (k, d) or (recluster, d), and, as synopsis, boxes that are smaller where
-        an earlier release has more rows, all counted anew; spend the curator's whole budget.
+        an earlier release has more rows, all counted anew.
 
         Starts of k-means are as in ``fit``.
 

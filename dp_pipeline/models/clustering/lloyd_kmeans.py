@@ -54,8 +54,7 @@ class DpKMeans(Clustering):
         return PrivacyGuarantee("not-dp", epsilon, "the initial centres are records without noise")
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round, with starts by ``rng``; spend
-        the curator's whole budget."""
+        """Return centres (k, d) and noisy sizes of the last round, with starts by ``rng``."""
         lloyd = self.lloyd(curator)
         if self.variant == "sound":
             places = uniform_places if self.start == "uniform" else pack_spheres
@@ -96,8 +95,7 @@ class DpLloyd(Clustering):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round, with starts by ``rng``; spend
-        the curator's whole budget."""
+        """Return centres (k, d) and noisy sizes of the last round, with starts by ``rng``."""
         lloyd = self.lloyd(curator)
         dimensions = len(lloyd.columns)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
@@ -168,8 +166,7 @@ class IdpKMeans(Clustering):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and noisy sizes of the last round; spend the curator's whole
-        budget.
+        """Return centres (k, d) and noisy sizes of the last round.
 
         ``rng`` draws the salt of the subsets, and the place of the start for each subset whose
         noisy size is below 1. The budget is the guaranteed ε, which is more than ``epsilon`` if
@@ -215,7 +212,7 @@ class DplkKMeans(Clustering):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
         """Return centres (k, d) and noisy sizes of the last round, with starts and subsets by
-        ``rng``; spend the curator's whole budget."""
+        ``rng``."""
         lloyd = self.lloyd(curator)
         budgets = round_budgets(epsilon, self.subset_rounds + self.rounds)
         starts = np.stack([pack_spheres(self.k, lloyd.box, rng) for _ in range(self.subsets)])

@@ -40,8 +40,7 @@ class PrivTreeKMeans(SynopsisClustering):
     levels: int = integer(40, at_least=1, at_most=40, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> Clusters:
-        """Return centres (k, d) and the noisy leaves as synopsis, with starts of k-means by
-        ``rng``; spend the curator's whole budget.
+        """Return centres (k, d) and noisy leaves as synopsis; ``rng`` draws starts of k-means.
 
         k-means reads leaves with a positive count in equal parts, if there are few of them.
         """

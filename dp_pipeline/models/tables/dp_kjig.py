@@ -127,7 +127,7 @@ class DpKjig(Model):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> ClassTable:  # noqa: ARG002
         """Return the chosen bits, and noisy counts by label of the classes that are large enough to
-        be published; spend the curator's whole budget.
+        be published.
 
         Nothing is drawn by ``rng``."""
         bits, remaining = self._choose_bits(curator, epsilon)

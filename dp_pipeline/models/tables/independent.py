@@ -44,8 +44,7 @@ class Independent(TableModel):
         return sum(domain.shape(self.measured_attributes(domain)))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy one-way marginals, and rows drawn by ``rng`` from each of them
-        independently; spend the curator's whole budget."""
+        """Return noisy one-way marginals, and rows drawn by ``rng`` from each by itself."""
         amounts = self._amounts(curator.domain, epsilon)
         return self._sample(OneWays.of(curator.tabulate(amounts)), curator, rng)
 

@@ -71,8 +71,7 @@ class JTree(TableModel):
     nominal_rows: int | None = integer(None, at_least=1, measuring=True)
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of a junction tree, and rows drawn by ``rng`` along it; spend the
-        curator's whole budget."""
+        """Return noisy tables of a junction tree, and rows drawn by ``rng`` along it."""
         sizes = self.sizes(curator.domain)
         units, remaining = planning_units(curator, self.nominal_rows, epsilon)
         draws = draw_count(self.edges, len(sizes))

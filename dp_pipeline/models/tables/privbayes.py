@@ -266,8 +266,7 @@ class PrivBayes(TableModel):
                 )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of a network, and rows drawn by ``rng`` along it; spend the curator's
-        whole budget."""
+        """Return noisy tables of a network, and rows drawn by ``rng`` along it."""
         names = self.chosen_attributes(curator.domain)
         sizes = dict(zip(names, curator.domain.shape(names), strict=True))
         public = curator.public_rows() if self.needs_public_rows else None

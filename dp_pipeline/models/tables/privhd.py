@@ -223,8 +223,7 @@ class PrivHd(TableModel):
         )
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of cliques, and rows drawn by ``rng`` from them; spend the curator's
-        whole budget."""
+        """Return noisy tables of cliques, and rows drawn by ``rng`` from them."""
         sizes = self.sizes(curator.domain)
         learn = self._tuned if self.variant == "tuned" else self._by_information
         structure = learn(curator, sizes, epsilon)

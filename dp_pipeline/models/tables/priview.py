@@ -82,8 +82,7 @@ class PriView(TableModel):
         return sum(cell_count(view, sizes) for view in self.views(domain))
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables of the views, and rows drawn by ``rng`` from them; spend the
-        curator's whole budget."""
+        """Return noisy tables of the views, and rows drawn by ``rng`` from them."""
         views = self.views(curator.domain)
         measured = curator.tabulate(dict.fromkeys(views, epsilon / len(views)))
         return self._sample(measured, curator, rng)

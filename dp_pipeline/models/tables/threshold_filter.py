@@ -65,7 +65,7 @@ class ThresholdFilter(TableModel):
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
         """Return the noisy number of rows, and rows drawn by ``rng`` from the cells that reach the
-        threshold; spend the curator's whole budget."""
+        threshold."""
         names = self.chosen_attributes(curator.domain)
         of_rows = curator.measure((), epsilon=epsilon * ROWS_SHARE)
         of_cells = epsilon * (1 - ROWS_SHARE)

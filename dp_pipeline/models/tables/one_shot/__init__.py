@@ -275,8 +275,7 @@ class OneShot(TableModel):
         return not self._planning(domain, 1.0, Fraction(1), rate).is_coverable
 
     def fit(self, curator: Curator, *, epsilon: Fraction, rng: Generator) -> SyntheticTable:
-        """Return noisy tables, and rows drawn by ``rng`` from the distribution fitted to them;
-        spend the curator's whole budget."""
+        """Return noisy tables, and rows drawn by ``rng`` from the distribution fitted to them."""
         if curator.domain.parts is not None:
             return self._fit_units(curator, rng)
         if self._takes_rounds(curator):
