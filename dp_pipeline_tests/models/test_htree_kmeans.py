@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ from dp_pipeline.config.parameters import texts_of
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models.clustering import htree_kmeans
 from dp_pipeline.models.clustering.htree_kmeans import (
-    GrownTree,
     GrowthPlan,
     HTreeKMeans,
     first_boxes,
     grow,
+    leaf_synopsis,
 )
 from dp_pipeline.results.measurement import SHARES
 from dp_pipeline.results.transcript import Transcript
@@ -190,14 +191,15 @@ def grown(noise, *, d=2, clusters=3, epsilon=ONE, distance=1, is_coarse=False):
     plan = GrowthPlan.of(total, clusters=clusters, rate=rate)
     first = first_boxes(tree, counted, is_coarse=is_coarse)
     session = curator.open_tree(tree, epsilon=epsilon * 4 / 5, nodes=first.leaves[1])
-    result = grow(session, tree, first, plan, rate=rate * 4 / 5)
+    grow(session, tree, first, plan, rate=rate * 4 / 5)
     session.require_all_spent()
-    return result, recorder.draws
+    return SimpleNamespace(noisy=first, plan=plan), recorder.draws
 
 
-def counts_of(result: GrownTree, *, d: int = 2) -> FloatArray:
+def counts_of(result: SimpleNamespace, *, d: int = 2) -> FloatArray:
     box = space(d).box(space(d).names)
-    return result.synopsis(BitTree.over(space(d).names, box), box).weights
+    tree = BitTree.over(space(d).names, box)
+    return leaf_synopsis(result.noisy, result.plan, tree, box).weights
 
 
 def shapes(draws: list[Draw]) -> list[tuple[int, ...]]:

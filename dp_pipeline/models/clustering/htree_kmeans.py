@@ -207,36 +207,31 @@ class _Growth:
         return np.where(is_noise, 0.0, np.minimum(depths, deepest))
 
 
-@dataclass(frozen=True)
-class GrownTree:
-    """A grown tree that has spent all ε of its session, with its plan."""
+def leaf_synopsis(
+    noisy: noisy_tree.NoisyTree, plan: GrowthPlan, tree: BitTree, box: Sequence[Coordinate]
+) -> Synopsis:
+    """Return the leaves of a grown tree, with denoised counts ≥ 0, as a synopsis.
 
-    noisy: noisy_tree.NoisyTree
-    plan: GrowthPlan
+    box   intervals of the columns of ``tree``
 
-    def synopsis(self, tree: BitTree, box: Sequence[Coordinate]) -> Synopsis:
-        """Return the leaves of the tree, with denoised counts ≥ 0, as a synopsis.
-
-        box   intervals of the columns of ``tree``
-
-        At a strong signal, leaves that look empty have weight 0, and so have leaves far from all
-        rows in a box that is far too wide: their noise would attract centres. Where rows are few, a
-        few more are spread evenly over the box.
-        """
-        positions, nodes = self.noisy.leaves
-        lower, upper = tree.boxes(nodes, box)
-        weights = self.noisy.counts(first=self.plan.first, below=self.plan.below)[positions]
-        values, noise_variances = self.noisy.estimates(positions)
-        if self.plan.signal >= STRONG_SIGNAL:
-            weights = np.where(
-                noisy_tree.may_hold_rows(nodes.depths, values, noise_variances), weights, 0.0
-            )
-        if self.plan.units >= MANY_UNITS:
-            is_far = noisy_tree.find_far_leaves(lower, upper, values, noise_variances)
-            weights = np.where(is_far, 0.0, weights)
-        if self.plan.units < FEW_UNITS:
-            weights = weights + EVEN_UNITS / self.plan.rate * 0.5**nodes.depths
-        return Synopsis(tree.columns, lower, upper, weights, np.sqrt(noise_variances))
+    At a strong signal, leaves that look empty have weight 0, and so have leaves far from all rows
+    in a box that is far too wide: their noise would attract centres. Where rows are few, a few more
+    are spread evenly over the box.
+    """
+    positions, nodes = noisy.leaves
+    lower, upper = tree.boxes(nodes, box)
+    weights = noisy.counts(first=plan.first, below=plan.below)[positions]
+    values, noise_variances = noisy.estimates(positions)
+    if plan.signal >= STRONG_SIGNAL:
+        weights = np.where(
+            noisy_tree.may_hold_rows(nodes.depths, values, noise_variances), weights, 0.0
+        )
+    if plan.units >= MANY_UNITS:
+        is_far = noisy_tree.find_far_leaves(lower, upper, values, noise_variances)
+        weights = np.where(is_far, 0.0, weights)
+    if plan.units < FEW_UNITS:
+        weights = weights + EVEN_UNITS / plan.rate * 0.5**nodes.depths
+    return Synopsis(tree.columns, lower, upper, weights, np.sqrt(noise_variances))
 
 
 def first_boxes(tree: BitTree, counted: NoisyNodes, *, is_coarse: bool) -> noisy_tree.NoisyTree:
@@ -262,9 +257,8 @@ def grow(
     plan: GrowthPlan,
     *,
     rate: float,
-) -> GrownTree:
-    """Grow ``noisy`` below its leaves, in place, by spending all of a session's ε on every path;
-    return it with its plan.
+) -> None:
+    """Grow ``noisy`` below its leaves, in place, by spending all of a session's ε on every path.
 
     session   opened on these leaves
     rate      the session's ε divided by the distance
@@ -290,7 +284,6 @@ def grow(
         *_, live = growth.count([*leaves, (live, BITS_A_BLOCK, shares)])
         if is_look:
             live = growth.count_unsure_again(live)
-    return GrownTree(growth.noisy, plan)
 
 
 ENOUGH_SIGNAL = 50.0
@@ -378,17 +371,17 @@ class HTreeKMeans(Clustering):
         noisy = first_boxes(tree, counted, is_coarse=plan.units < FEW_UNITS)
         remaining = epsilon - price - budget
         session = curator.open_tree(tree, epsilon=remaining, nodes=noisy.leaves[1])
-        grown = grow(session, tree, noisy, plan, rate=float(remaining) / curator.distance)
+        grow(session, tree, noisy, plan, rate=float(remaining) / curator.distance)
         session.require_all_spent()
-        synopsis, mover = grown.synopsis(tree, box), None
+        synopsis, mover = leaf_synopsis(noisy, plan, tree, box), None
         if budget:
-            mover, budget = self._mover(curator, synopsis, grown.plan.signal, budget)
+            mover, budget = self._mover(curator, synopsis, plan.signal, budget)
         if budget and mover is None:
-            positions, nodes = grown.noisy.leaves
+            positions, nodes = noisy.leaves
             again = curator.measure_boxes(tree, nodes, epsilon=budget)
             noise_variance = np.full(len(nodes), variance(again.scale))
-            grown.noisy.count_again(positions, again.table, noise_variance)
-            synopsis = grown.synopsis(tree, box)
+            noisy.count_again(positions, again.table, noise_variance)
+            synopsis = leaf_synopsis(noisy, plan, tree, box)
         return self._clusters(synopsis, mover, budget, rng)
 
     def fit_after(
