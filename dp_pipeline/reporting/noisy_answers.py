@@ -33,7 +33,6 @@ SEEN = 2
 
 
 def attribute_text(attributes: Names) -> str:
-    """Return names joined by " × "."""
     return " × ".join(attributes)
 
 
@@ -63,8 +62,7 @@ class MeasuredTable:
 
     @property
     def distance_bound(self) -> float:
-        """An upper bound of the expected distance between synthetic and true shares, ``distance`` +
-        ``noise``, at most 1."""
+        """A bound of the expected distance from true shares: distance + noise, at most 1."""
         return min(1.0, self.distance + self.noise)
 
     @property
@@ -169,8 +167,7 @@ class NoisyAnswers:
         return comb(len(codes), 2) - len(pairs)
 
     def _attribute_sets(self, codes: Mapping[str, IntArray]) -> list[Names]:
-        """Return the attributes of ``codes`` that noisy tables have, then the pairs of them in one
-        table, each once."""
+        """Return the attributes of noisy tables, then the pairs in one table, each once."""
         measured = [[name for name in codes if name in t.attributes] for t in self.tables]
         singles = [(name,) for name in codes if any(name in names for names in measured)]
         pairs = dict.fromkeys(pair for names in measured for pair in combinations(names, 2))

@@ -151,8 +151,7 @@ class NoisyTotal:
 
 
 def noisy_total(spec: DatasetSpec, bundle: Bundle) -> NoisyTotal | None:
-    """Return the noisy number of rows, or of units with parts, of a stored release; None where it
-    has no counts."""
+    """Return the noisy number of rows, or of units with parts; None where no counts are stored."""
     spends = bundle.spends[: bundle.model_spend_count]
     return NoisyTotal.of_tables(bundle.tables, spends, distance=spec.distance)
 
@@ -225,8 +224,7 @@ def missing_shares(domain: Domain, tables: Tables) -> dict[str, float]:
 
 
 def omitted_rows_line(tables: Tables) -> str:
-    """Return the noisy number of rows that a clustering left out as text, ± its deviation; an empty
-    text where the stored tables have no such number."""
+    """Return the noisy number of rows that a clustering left out, as text; empty without one."""
     if LEFT_OUT not in tables:
         return ""
     rows, deviation = (float(column[0]) for column in tables[LEFT_OUT].values())

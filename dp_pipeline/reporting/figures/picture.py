@@ -201,7 +201,6 @@ def style_frame(axes: Axes) -> None:
 
 
 def say_nothing_to_show(axes: Axes, why: str) -> None:
-    """Write on empty axes why there is nothing to show."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, why, ha="center", va="center", color=MUTED, transform=axes.transAxes)
 
