@@ -14,10 +14,10 @@ from dp_pipeline.raw.counters.stream import StoredRows
 class DiesOnce(StoredRows):
     """Its worker kills itself when it is first asked."""
 
-    def answer_batches(self, batches: Iterable[int], query: BatchQuery) -> Answer | None:
+    def answer_batches(self, query: BatchQuery, indices: Iterable[int]) -> Answer | None:
         """The answer, of every worker but the first."""
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().answer_batches(batches, query)
+        return super().answer_batches(query, indices)

@@ -148,15 +148,14 @@ def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyp
     from lost_worker import DiesOnce
 
     from dp_pipeline.raw.counters.checked import CheckedRows
-    from dp_pipeline.raw.counters.engines import dask_fold, spark_fold, threaded_fold
+    from dp_pipeline.raw.counters.engines import fold_of
     from dp_pipeline.raw.counters.fold import FoldCounter
 
     rows = CheckedRows.open(spec, snapshot).stored_rows
     dying = DiesOnce(**vars(rows))
-    fold = (dask_fold if engine == "dask" else spark_fold)(dying)
     pairs = list(combinations(spec.domain.discrete, 2))
-    expected = FoldCounter(spec.domain, threaded_fold(rows)).exact_tables(pairs)
-    found = FoldCounter(spec.domain, fold).exact_tables(pairs)
+    expected = FoldCounter(spec.domain, fold_of(rows, "stream")).exact_tables(pairs)
+    found = FoldCounter(spec.domain, fold_of(dying, engine)).exact_tables(pairs)
     mark = dying.pairs[0][0].with_suffix(".died")
     assert mark.exists(), "a worker died"
     mark.unlink()

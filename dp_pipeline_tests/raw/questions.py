@@ -14,7 +14,7 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery
-from dp_pipeline.raw.counters.engines import threaded_fold
+from dp_pipeline.raw.counters.engines import fold_of
 from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch, merge_answers
 from dp_pipeline.raw.counters.memory import MemoryCounter
 from dp_pipeline.raw.counters.stream import StoredRows
@@ -66,7 +66,7 @@ def stored(population: Population) -> Counter:
     folder = tempfile.TemporaryDirectory()
     paths = write_stages(population, Path(folder.name), max(16, population.rows // 5))
     rows = StoredRows.of(population.domain, paths)
-    counter = FoldCounter(population.domain, threaded_fold(rows))
+    counter = FoldCounter(population.domain, fold_of(rows, "stream"))
     # The files stay as long as the counter.
     counter.folder = folder
     return counter

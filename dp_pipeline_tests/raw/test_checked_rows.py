@@ -7,7 +7,7 @@ from dp_pipeline.config.errors import Damaged
 from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
-from dp_pipeline.raw.counters.engines import threaded_fold
+from dp_pipeline.raw.counters.engines import fold_of
 from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline_tests.raw.written import X_AND_SEX, prepared_snapshot, written_spec
@@ -105,7 +105,7 @@ def test_file_put_back_after_counting_gives_no_answer(spec, snapshot):
     # Rows of which some are there twice.
     pq.write_table(table.take([0, *range(1, table.num_rows - 1), 0]), path)
     rows = CheckedRows.open(spec, snapshot)
-    (actual,) = threaded_fold(rows.stored_rows)(OF_CODES)
+    (actual,) = fold_of(rows.stored_rows, "stream")(OF_CODES)
     assert actual.sum() == table.num_rows
     path.write_bytes(content)
     with pytest.raises(Damaged, match=CHANGED):

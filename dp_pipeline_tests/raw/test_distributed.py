@@ -4,7 +4,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -20,10 +19,10 @@ from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.base import ModelFit, guarantee_of
 from dp_pipeline.raw import clusters
-from dp_pipeline.raw.counters import engines, open_counter
+from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery
-from dp_pipeline.raw.counters.engines import threaded_fold
-from dp_pipeline.raw.counters.fold import Fold, FoldCounter, answer_batch
+from dp_pipeline.raw.counters.engines import fold_of
+from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch
 from dp_pipeline.raw.counters.stream import StoredRows
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
@@ -36,7 +35,6 @@ from dp_pipeline_tests.raw.questions import ASKED, memory, write_stages
 
 pytestmark = pytest.mark.chain
 
-MADE: dict[str, Callable[..., Fold]] = {"dask": engines.dask_fold, "spark": engines.spark_fold}
 MODELS_TRIED = ("one_shot", "privhd", "independent", "htree_kmeans", "dplloyd")
 
 
@@ -69,7 +67,7 @@ def stored(population: Population, folder: Path, rows: int) -> StoredRows:
 
 def test_no_rows_are_rows_like_any_other(engine, tmp_path):
     population = POPULATIONS["few rows"].at([])
-    counter = FoldCounter(population.domain, MADE[engine](stored(population, tmp_path, 13)))
+    counter = FoldCounter(population.domain, fold_of(stored(population, tmp_path, 13), engine))
     actual = counter.exact_tables([("c",), ()])
     expected = memory(population).exact_tables([("c",), ()])
     assert all(np.array_equal(a, b) for a, b in zip(actual, expected, strict=True))
@@ -94,9 +92,9 @@ PAIRS = BatchQuery("count", ((("c",), ("x", "d")),), cells=frozenset({"c", "x", 
 class Slow(StoredRows):
     """Each of its batches takes long enough to be killed in."""
 
-    def answer_batches(self, batches, query: BatchQuery) -> Answer | None:
+    def answer_batches(self, query: BatchQuery, indices) -> Answer | None:
         time.sleep(0.3)
-        return super().answer_batches(batches, query)
+        return super().answer_batches(query, indices)
 
 
 def killed_later(number: int, seconds: float) -> Thread:
@@ -109,14 +107,14 @@ def test_a_worker_of_dask_that_is_killed_changes_no_answer(tmp_path):
     require_engine("dask")
     rows = stored(POPULATIONS["few rows"], tmp_path, 1)
     client = clusters.dask_client("")
-    fold = engines.dask_fold(rows)
-    expected = threaded_fold(rows)(PAIRS)
+    fold = fold_of(rows, "dask")
+    expected = fold_of(rows, "stream")(PAIRS)
     killer = killed_later(next(iter(client.run(os.getpid).values())), 0.05)
     answers = [fold(PAIRS) for _ in range(8)]
     killer.join()
     assert all(same(answer, expected) for answer in answers)
     client.wait_for_workers(os.cpu_count() or 1, timeout=300)
-    slow = engines.dask_fold(Slow(**vars(rows)))
+    slow = fold_of(Slow(**vars(rows)), "dask")
     # Each of them in turn: whichever holds the queries, it is among those.
     for address, number in client.run(os.getpid).items():
         killer = killed_later(number, 0.4)
@@ -132,12 +130,12 @@ def same(answer: Answer | None, other: Answer | None) -> bool:
 class DiesOnce(StoredRows):
     """Its worker kills itself at the first batch that it is asked about."""
 
-    def answer_batches(self, batches, query: BatchQuery) -> Answer | None:
+    def answer_batches(self, query: BatchQuery, indices) -> Answer | None:
         mark = self.pairs[0][0].with_suffix(".died")
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().answer_batches(batches, query)
+        return super().answer_batches(query, indices)
 
 
 KINDS = {name for name in vars(Batch) if name[0] != "_"} - {"answer", "recoded"}
@@ -178,9 +176,9 @@ def test_answers_survive_cuts_and_dying_workers(engine, tmp_path, rows):
     assert len(cut.groups) == -(-40 // rows)
     dying = DiesOnce(**vars(cut))
     (tmp_path / "together").mkdir()
-    together = threaded_fold(stored(population, tmp_path / "together", population.rows))
-    assert all(same(threaded_fold(cut)(question), together(question)) for question in questions)
-    fold = MADE[engine](dying)
+    together = fold_of(stored(population, tmp_path / "together", population.rows), "stream")
+    threads, fold = fold_of(cut, "stream"), fold_of(dying, engine)
+    assert all(same(threads(question), together(question)) for question in questions)
     # One of each kind and number of recodings: an engine does not look into a question.
     for question in {(each.kind, len(each.recodings)): each for each in questions}.values():
         assert same(fold(question), together(question))
@@ -189,7 +187,7 @@ def test_answers_survive_cuts_and_dying_workers(engine, tmp_path, rows):
 
 def test_a_failed_worker_is_one_line_without_its_message(engine, tmp_path):
     rows = stored(POPULATIONS["few rows"], tmp_path, 13)
-    fold = MADE[engine](rows)
+    fold = fold_of(rows, engine)
     rows.pairs[0][0].unlink()
     question = BatchQuery("grid", (("x",), 3), axes=frozenset({"x"}))
     with pytest.raises(PipelineError) as caught:
@@ -205,4 +203,4 @@ def test_a_missing_engine_says_how_to_install_it(monkeypatch):
         clusters.dask_client.cache_clear()
         clusters.spark_session.cache_clear()
         with pytest.raises(DeclarationError, match=rf"pip install 'dp-pipeline\[{name}\]'"):
-            MADE[name](None)
+            clusters.workers_of(name)

@@ -26,22 +26,18 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     """
     # Imported late: each engine needs libraries that the others do not.
     from dp_pipeline.raw.counters.checked import CheckedRows
-    from dp_pipeline.raw.counters.engines import dask_fold, spark_fold, threaded_fold
+    from dp_pipeline.raw.counters.engines import fold_of
     from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.counters.memory import MemoryCounter
 
-    name, address = split_engine(engine)
+    name, _ = split_engine(engine)
     rows = CheckedRows.open(spec, snapshot)
     stored_rows = rows.stored_rows
     if name == "memory" or (not name and stored_rows.bytes_in_memory <= MAX_BYTES_IN_MEMORY):
         return MemoryCounter.of_stored(spec.counted_domain, rows)
-    if name in ("dask", "spark"):
-        fold = (dask_fold if name == "dask" else spark_fold)(stored_rows, address)
-    else:
-        fold = threaded_fold(stored_rows)
     return FoldCounter(
         spec.counted_domain,
-        rows.checked_fold(fold),
+        rows.checked_fold(fold_of(stored_rows, engine)),
         fingerprint=rows.fingerprint,
         require_stages=rows.require_stages,
         left_out=rows.left_out,

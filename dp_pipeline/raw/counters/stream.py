@@ -81,7 +81,7 @@ class StoredRows:
         """The number of rows in all files."""
         return sum(rows for _, _, rows in self.groups)
 
-    def answer_batches(self, indices: Iterable[int], query: BatchQuery) -> Answer | None:
+    def answer_batches(self, query: BatchQuery, indices: Iterable[int]) -> Answer | None:
         """Return the answer to a query about the rows of these row groups together.
 
         It is None where they have no row. Damaged if a file has changed."""
