@@ -46,6 +46,11 @@ class Draw:
     answer: IntArray
 
 
+def exact_tables(counter: Counter, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
+    """Return the exact tables of counts, opened without a charge."""
+    return [table.open_at_the_gate() for table in counter.count(marginals)]
+
+
 def dense(occupied: IntArray, cells: int) -> IntArray:
     """A small table with all its cells, of the key and count of those that are not empty."""
     assert cells <= 1 << 16, "expected a table small enough to compare"

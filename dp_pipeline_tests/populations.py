@@ -62,7 +62,7 @@ AWKWARD: dict[str, tuple[Row, ...]] = {
 
 @dataclass(frozen=True)
 class LoopCounter:
-    """``Counter`` and ``Disclosing`` by loops over rows: slow, and plain enough to be believed."""
+    """``Counter`` by loops over rows: slow, and plain enough to be believed."""
 
     rows: Sequence[Row]
     domain: Domain = TOWN

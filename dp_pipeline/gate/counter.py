@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import EllipsisType
-from typing import NoReturn, Protocol, Self, runtime_checkable
+from typing import NoReturn, Protocol, Self
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.encoding import Coordinate, IntArray
@@ -150,14 +150,12 @@ class Counter(Protocol):
     def mistakes(self, rule: PredictedLabel) -> Sealed:
         """Return the numbers of rows that a rule predicts correctly and incorrectly, (2,)."""
 
-
-@runtime_checkable
-class Disclosing(Protocol):
-    """A counter that also gives exact answers about public benchmark rows, without noise."""
-
     def bounds(self, columns: tuple[str, ...]) -> Sealed:
         """Return the smallest and largest coordinates, (2, d), or the ends of the box without a
-        row."""
+        row.
+
+        A curator asks this and ``records`` of public benchmark rows alone: no noise follows.
+        """
 
     def records(self, columns: tuple[str, ...], many: int, salt: int) -> Sealed:
         """Return the coordinates of the ``many`` rows with the smallest hashes, (many, d).

@@ -8,7 +8,7 @@ from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.charge import QuestionKey
-from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Disclosing, Sealed
+from dp_pipeline.gate.counter import MAX_GRID_CELLS, Counter, Sealed
 from dp_pipeline.gate.mechanisms import laplace_query
 from dp_pipeline.gate.noise import checked_scale
 from dp_pipeline.gate.rules import NearestCentre
@@ -246,19 +246,13 @@ class Curator(TableCurator):
         )
 
     def _disclosed(
-        self, words: str, key: QuestionKey, reason: str, exact_query: Callable[[Disclosing], Sealed]
+        self, words: str, key: QuestionKey, reason: str, exact_query: Callable[[Counter], Sealed]
     ) -> IntArray:
         if not self._benchmark:
             raise BoundaryViolation(
                 f"Only benchmark rows may be disclosed, not {words} of sensitive rows"
             )
         self.accountant.disclose(Disclosure(words, reason))
-
-        def exact(counter: Counter) -> Sealed:
-            if not isinstance(counter, Disclosing):
-                raise BoundaryViolation(
-                    f"The engine {type(counter).__name__} cannot disclose {words}"
-                )
-            return exact_query(counter)
-
-        return self._executor.answer_without_noise(f"disclosed without noise: {words}", key, exact)
+        return self._executor.answer_without_noise(
+            f"disclosed without noise: {words}", key, exact_query
+        )

@@ -33,6 +33,7 @@ from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import texts
 from dp_pipeline_tests.estimators.households import ANY_VALUE, NoClass
 from dp_pipeline_tests.estimators.people import rows_of
+from dp_pipeline_tests.instruments import exact_tables
 
 NAN = float("nan")
 
@@ -47,7 +48,7 @@ def cells(X: Any, domain: Any) -> dict[str, list[int]]:
     """Rows in every cell of every column."""
     rows = prepared(X, domain)
     counter = rows.counter()
-    return {name: counter.exact_tables([(name,)])[0].tolist() for name in rows.domain.names}
+    return {name: exact_tables(counter, [(name,)])[0].tolist() for name in rows.domain.names}
 
 
 def counted(values: Any, declared: Any) -> list[int]:

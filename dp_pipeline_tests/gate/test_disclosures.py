@@ -12,6 +12,7 @@ from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.config.errors import BoundaryViolation, Damaged, DeclarationError
 from dp_pipeline.gate.counter import Counter
 from dp_pipeline.gate.curator import Curator
+from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.results.accountant import Accountant, Disclosure
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.gate.questions import FailingCounter
@@ -108,12 +109,6 @@ def test_no_records_and_salts_that_are_none_are_refused(many: int, salt: int) ->
     assert curator.accountant.disclosures == ()
 
 
-class OnlyCounts:
-    """An engine that answers no question without noise."""
-
-    domain = TOWN
-
-
-def test_an_engine_that_discloses_nothing_is_refused(ask: Question) -> None:
-    with pytest.raises(BoundaryViolation, match="The engine OnlyCounts cannot disclose"):
-        ask(benchmark(OnlyCounts()))
+def test_units_with_parts_disclose_nothing(ask: Question) -> None:
+    with pytest.raises(BoundaryViolation, match="can be counted in tables alone, not by"):
+        ask(benchmark(PartsCounter(LoopCounter(TEN_PEOPLE), TOWN)))

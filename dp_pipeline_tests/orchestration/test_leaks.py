@@ -21,6 +21,7 @@ from dp_pipeline.releases import outcome
 from dp_pipeline.releases.outcome import report_path
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.reporting.metrics import QualityRow
+from dp_pipeline_tests.instruments import exact_tables
 from dp_pipeline_tests.orchestration.events import entries, materializations, refusal
 from dp_pipeline_tests.orchestration.projects import HOMES, PLANTS, PUBLIC, RIDES, Project
 
@@ -53,7 +54,7 @@ def exact_numbers(project: Project, spec: DatasetSpec, outcome: ReleaseResult) -
         centres = np.stack([tables["centres"]["x"], tables["centres"]["y"]], axis=1)
         squares = ((points[:, None, :] - centres[None, :, :]) ** 2).sum(axis=2)
         return [float(squares.min(axis=1).mean())]
-    (exact,) = open_counter(spec, snapshot).exact_tables([("x", "y")])
+    (exact,) = exact_tables(open_counter(spec, snapshot), [("x", "y")])
     synthetic = np.zeros(exact.shape)
     np.add.at(synthetic, (tables["codes"]["x"], tables["codes"]["y"]), 1)
     return [float(np.abs(exact / exact.sum() - synthetic / synthetic.sum()).sum() / 2)]

@@ -25,6 +25,7 @@ from dp_pipeline.releases.run_plan import plan_run
 from dp_pipeline.releases.run_result import ReleaseResult
 from dp_pipeline.results.bundle import LEARNED
 from dp_pipeline.results.transcript import Transcript
+from dp_pipeline_tests.instruments import exact_tables
 from dp_pipeline_tests.orchestration import streams
 from dp_pipeline_tests.orchestration.events import refusal
 from dp_pipeline_tests.orchestration.projects import Project
@@ -90,9 +91,9 @@ def test_release_of_two_windows_counts_the_rows_of_both(ran: Any):
     # Two rows of each of 15 riders, in each of two weeks.
     assert read_stage(both, "normalized").num_rows == 60
     tables = [(), ("kind", "x")]
-    first, second = (open_counter(spec, week).exact_tables(tables)[1] for week in both.members)
+    first, second = (exact_tables(open_counter(spec, week), tables)[1] for week in both.members)
     for engine in ("memory", "stream"):
-        rows, cells = open_counter(spec, both, engine).exact_tables(tables)
+        rows, cells = exact_tables(open_counter(spec, both, engine), tables)
         assert rows == 60
         assert np.array_equal(cells, first + second)
 

@@ -26,6 +26,7 @@ from dp_pipeline.raw.stages import read_stage
 from dp_pipeline.raw.validate import refusal, validate
 from dp_pipeline.raw.values import cell_codes, find_missing, numbers, texts
 from dp_pipeline_tests.config.declarations import loaded
+from dp_pipeline_tests.instruments import exact_tables
 from dp_pipeline_tests.raw.written import (
     KEY,
     PERSONS,
@@ -349,7 +350,7 @@ def test_table_of_missing_values_is_counted(tmp_path):
     age, job = "{bounds: [0, 90], bins: 3, nullable: true}", "{levels: [a, b], nullable: true}"
     spec = written_spec(tmp_path, f"{{age: {age}, job: {job}}}")
     snapshot = prepared_snapshot(spec, tmp_path, {"age": ["", ""], "job": [None, ""]})
-    (table,) = open_counter(spec, snapshot).exact_tables([("age", "job")])
+    (table,) = exact_tables(open_counter(spec, snapshot), [("age", "job")])
     assert table.shape == (4, 3)
     assert table[3, 2] == table.sum() == 2
 

@@ -29,6 +29,7 @@ from dp_pipeline.raw.validate import validate
 from dp_pipeline.results.accountant import Accountant
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline.results.trees import Prefixes
+from dp_pipeline_tests.instruments import exact_tables
 from dp_pipeline_tests.raw.written import KEY, PERSONS, ingested, validated, written_spec
 
 COST = "discover: {epsilon: 90, delta: 0.001}"
@@ -240,5 +241,5 @@ def test_file_goes_from_validation_to_preparation(tmp_path):
     assert replace(actual["x"], pieces=None) == numbers
     full = spec.with_domain(actual)
     prepare(full, snapshot)
-    counts = open_counter(full, snapshot).exact_tables([("word",), ("x",)])
+    counts = exact_tables(open_counter(full, snapshot), [("word",), ("x",)])
     assert [count.tolist() for count in counts] == [[199, 200, 1, 0], [99, 100, 100, 101, 0]]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 import numpy as np
 
 from dp_pipeline.config.domain import Domain
-from dp_pipeline.config.encoding import IntArray
 from dp_pipeline.gate import checks
 from dp_pipeline.gate.counter import Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
@@ -89,17 +88,13 @@ class FoldCounter:
             self._require_stages(rehearsed.stages if isinstance(rehearsed, EmptyCounter) else None)
 
     def count(self, marginals: Sequence[tuple[str, ...]]) -> list[Sealed]:
-        return [Sealed(table) for table in self.exact_tables(marginals)]
-
-    def count_left_out(self) -> Sealed:
-        return Sealed(np.array(self._left_out, dtype=np.int64))
-
-    def exact_tables(self, marginals: Sequence[tuple[str, ...]]) -> list[IntArray]:
-        """Return the exact table of counts of each marginal, unsealed, for use in ``raw`` only."""
         for marginal in marginals:
             checks.require_table(self.domain, marginal)
         names = [name for marginal in marginals for name in marginal]
-        return list(self._answer("count", tuple(marginals), cells=names))
+        return [Sealed(table) for table in self._answer("count", tuple(marginals), cells=names)]
+
+    def count_left_out(self) -> Sealed:
+        return Sealed(np.array(self._left_out, dtype=np.int64))
 
     def recoded(self, derived: Recoding, domain: Domain) -> FoldCounter:
         groupings = {n: Grouping(d.groups) for n, d in derived.items() if d.attributes == (n,)}
