@@ -28,20 +28,13 @@ MAX_EMPTY_CELLS = 1 << 20
 def require_table(domain: Domain, attributes: tuple[str, ...]) -> tuple[int, ...]:
     """Return the shape of a marginal."""
     _require_different(attributes, of="attributes of a marginal")
-    _require_few(
-        domain.cell_count(attributes), MAX_GRID_CELLS, of=f"marginal of {', '.join(attributes)}"
-    )
+    require_size(domain.cell_count(attributes), of=f"the marginal of {', '.join(attributes)}")
     return domain.shape(attributes)
 
 
 def _require_different(names: Sequence[str], *, of: str) -> None:
     if len(set(names)) < len(names):
         raise BoundaryViolation(f"The {of} must be different, not {', '.join(names)}")
-
-
-def _require_few(cells: int, most: int, *, of: str) -> None:
-    if cells > most:
-        raise BoundaryViolation(f"The {of} must have at most {most} cells, not {cells}")
 
 
 def require_groupings(domain: Domain, groupings: Mapping[str, Grouping]) -> None:
@@ -105,7 +98,7 @@ def require_cells(domain: Domain, attributes: tuple[str, ...]) -> int:
         raise BoundaryViolation("A sparse table needs one or more attributes, but it has none")
     _require_different(attributes, of="attributes of a sparse table")
     cells = domain.cell_count(attributes)
-    _require_few(cells, MAX_CELLS, of=f"sparse table of {attributes}")
+    require_size(cells, of=f"the sparse table of {', '.join(attributes)}", most=MAX_CELLS)
     return cells
 
 
@@ -240,8 +233,8 @@ def require_released(domain: Domain, released: Mapping[tuple[str, ...], IntArray
             )
 
 
-def require_size(cells: int, *, of: str) -> None:
-    if cells > MAX_GRID_CELLS:
+def require_size(cells: int, *, of: str, most: int = MAX_GRID_CELLS) -> None:
+    if cells > most:
         raise BoundaryViolation(
-            f"A question about {of} must have at most {MAX_GRID_CELLS} counts, not {cells}"
+            f"A question about {of} must have at most {most} counts, not {cells}"
         )

@@ -124,7 +124,6 @@ class FoldCounter:
         checks.require_tree(self.domain, tree)
         for nodes, bits in queries:
             checks.require_nodes(tree, nodes, bits)
-            checks.require_size(len(nodes) << bits, of="counter")
         tables = self._answer("children", tree, tuple(queries), axes=tree.columns)
         return [Sealed(table) for table in tables]
 
@@ -138,8 +137,7 @@ class FoldCounter:
         return Sealed(*self._answer("residuals", rule, radii, axes=rule.columns))
 
     def classify(self, rule: NearestCentre, attribute: str) -> Sealed:
-        checks.require_rule(self.domain, rule)
-        checks.require_size(self.domain[attribute].size * len(rule.centres), of="counter")
+        checks.require_classes(self.domain, rule, attribute)
         return Sealed(
             *self._answer("classify", rule, attribute, axes=rule.columns, cells=[attribute])
         )
