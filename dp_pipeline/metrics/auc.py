@@ -29,15 +29,10 @@ def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
         )
     if np.isnan(scores).any():
         raise DeclarationError("The AUC needs numbers as scores, but one score is NaN")
-    values, places, rows = np.unique(scores, return_inverse=True, return_counts=True)
-    hits = np.bincount(places[positive], minlength=len(values))
-    misses = rows - hits
-    pairs = int(hits.sum()) * int(misses.sum())
-    if pairs == 0:
-        return float("nan")
-    # Half pairs are integers, so the result does not depend on the order of rows.
-    below = 2 * (np.cumsum(misses) - misses) + misses
-    return int(hits @ below) / (2 * pairs)
+    # Rows of one score are a class.
+    values, places = np.unique(scores, return_inverse=True)
+    counts = class_table(places, positive.astype(np.int64), shape=(len(values), 2))
+    return ClassAuc.of(counts, np.stack([-values, values], axis=1)).value
 
 
 def macro_auc(scores: FloatArray, target: IntArray) -> float:
