@@ -60,6 +60,15 @@ class LinearClassifier:
             total += np.array(weights, dtype=np.int64)[codes[name]]
         return total
 
+    def mistakes(self, codes: Codes, answers: Answers) -> int:
+        """Return the number of rows that are predicted otherwise than ``answers``."""
+        wrong = 0
+        for start in range(0, len(answers), ROWS_A_BLOCK):
+            right = answers[start : start + ROWS_A_BLOCK]
+            some = {name: codes[name][start : start + ROWS_A_BLOCK] for name in self.columns}
+            wrong += int((self.answers(some, rows=len(right)) != right).sum())
+        return wrong
+
 
 def train(
     method: Method, codes: Codes, answers: Answers, sizes: Mapping[str, int]
@@ -104,12 +113,7 @@ def misclassification(classifier: LinearClassifier, codes: Codes, answers: Answe
     """Return the share of rows that a classifier predicts wrongly, in 0..1; NaN without rows."""
     if len(answers) == 0:
         return float("nan")
-    wrong = 0
-    for start in range(0, len(answers), ROWS_A_BLOCK):
-        right = answers[start : start + ROWS_A_BLOCK]
-        some = {name: codes[name][start : start + ROWS_A_BLOCK] for name in classifier.columns}
-        wrong += int((classifier.answers(some, rows=len(right)) != right).sum())
-    return wrong / len(answers)
+    return classifier.mistakes(codes, answers) / len(answers)
 
 
 def predict_attribute(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dp_pipeline.config.encoding import COORDINATE_BITS, IntArray
 from dp_pipeline.config.errors import Damaged
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel, hash_of
+from dp_pipeline.metrics.classification import LinearClassifier
 from dp_pipeline.raw.counters.geometry import (
     Columns,
     exact_distance_total,
@@ -28,8 +29,6 @@ from dp_pipeline.raw.counters.geometry import (
     sums_by_centre,
 )
 from dp_pipeline.raw.counters.tables import (
-    ROWS_A_CHUNK,
-    Codes,
     cell_keys,
     exact_marginals,
     occupied_cells,
@@ -167,7 +166,10 @@ class Batch:
         return (levels_by_centre(rule, codes, levels, self._columns(rule.columns), rows=self.rows),)
 
     def mistakes(self, rule: PredictedLabel) -> Answer:
-        return (count_right_and_wrong(rule, self.codes, rows=self.rows),)
+        classifier = LinearClassifier(rule.columns, rule.weights, rule.intercept)
+        answers = np.isin(self.codes[rule.target], rule.positive)
+        wrong = classifier.mistakes(self.codes, answers)
+        return (np.array([self.rows - wrong, wrong], dtype=np.int64),)
 
     def bounds(self, columns: tuple[str, ...]) -> Answer:
         if not self.rows:
@@ -211,25 +213,6 @@ def first_by_hash(columns: Columns, limit: int, salt: int) -> IntArray:
         columns, hashes = [q[candidates] for q in columns], hashes[candidates]
     order = np.lexsort((*reversed(columns), hashes))[:limit]
     return np.stack([q[order] for q in columns], axis=1).astype(np.int64)
-
-
-def count_right_and_wrong(rule: PredictedLabel, codes: Codes, *, rows: int) -> IntArray:
-    """Return the numbers of rows that an exact rule predicts correctly and incorrectly, (2,).
-
-    >>> rule = PredictedLabel("b", (1,), ("a",), ((-1, 1),), 0)
-    >>> count_right_and_wrong(rule, {"a": np.array([0, 1, 1]), "b": np.array([0, 1, 0])}, rows=3)
-    array([2, 1])
-    """
-    weights = [np.array(weight, dtype=np.int64) for weight in rule.weights]
-    right = 0
-    for start in range(0, rows, ROWS_A_CHUNK):
-        block = slice(start, min(start + ROWS_A_CHUNK, rows))
-        total = np.full(block.stop - start, rule.intercept, dtype=np.int64)
-        for name, weight in zip(rule.columns, weights, strict=True):
-            total += weight[codes[name][block]]
-        is_positive = np.isin(codes[rule.target][block], rule.positive)
-        right += int(((total > 0) == is_positive).sum())
-    return np.array([right, rows - right], dtype=np.int64)
 
 
 def _require_column(name: str, values: NDArray[Any], rows: int, low: int, high: int) -> None:
