@@ -15,7 +15,7 @@ from dp_pipeline.gate.scores import UNIT
 from dp_pipeline.gate.sparse_sampler import expected_above_threshold
 from dp_pipeline.inference.clique_growth import CliqueGrowth
 from dp_pipeline.models.base import guarantee_of
-from dp_pipeline.models.tables import aim_like, jtree
+from dp_pipeline.models.tables import aim_like, jtree, privhd
 from dp_pipeline.models.tables.aim_like import AimLike
 from dp_pipeline.models.tables.jtree import JTree
 from dp_pipeline.models.tables.mst import Mst
@@ -213,7 +213,7 @@ def test_every_draw_costs_its_share_and_tables_get_the_rest() -> None:
     done = run(JTree(nominal_rows=40), TWINS, domain=BITS, epsilon=SILENT)
     draws = draws_of(done)
     # Three edges, then twice none, of ⌈2 · 5⌉.
-    assert draws == [SILENT * 3 / 100] * (3 + jtree.PATIENCE)
+    assert draws == [SILENT * 3 / 100] * (3 + privhd.PATIENCE)
     tables = [spend.epsilon for spend in done.spends if spend.mechanism != NOISY_MAX]
     assert sum(tables) == SILENT - sum(draws)
 
