@@ -148,8 +148,8 @@ def lose_a_worker(spec, snapshot, engine: str) -> None:  # type: ignore[no-untyp
     from lost_worker import DiesOnce
 
     from dp_pipeline.raw.counters.checked import CheckedRows
-    from dp_pipeline.raw.counters.engines import fold_of
     from dp_pipeline.raw.counters.fold import FoldCounter
+    from dp_pipeline.raw.counters.stream import fold_of
 
     rows = CheckedRows.open(spec, snapshot).stored_rows
     dying = DiesOnce(**vars(rows))

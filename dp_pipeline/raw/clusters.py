@@ -70,9 +70,22 @@ def _spark_map(address: str) -> ParallelMap:
         partitions = len(tasks) if address else min(len(tasks), 2 * (os.cpu_count() or 1))
         indices = session.range(0, len(tasks), 1, max(1, partitions))
         rows = unwrap(indices.mapInArrow(run, PACKED).collect)
+        require_all_results(len(rows), len(tasks))
         yield from (result for _, result in sorted(map(unpack, rows), key=itemgetter(0)))
 
     return parallel_map
+
+
+def require_all_results(results: int, tasks: int) -> None:
+    """Raise PipelineError unless Spark gave one result for each task.
+
+    A Spark that lost its context was seen to give none, and no error.
+    """
+    if results != tasks:
+        raise PipelineError(
+            f"Spark: expected one result for each of {tasks} tasks, got {results}; "
+            "read the log of Spark, and run the command again"
+        )
 
 
 @dataclass(frozen=True, repr=False)

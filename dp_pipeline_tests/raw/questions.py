@@ -14,10 +14,9 @@ from dp_pipeline.config.domain import Domain
 from dp_pipeline.gate.counter import Counter, Sealed
 from dp_pipeline.gate.rules import NearestCentre, PredictedLabel
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery
-from dp_pipeline.raw.counters.engines import fold_of
 from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch, merge_answers
 from dp_pipeline.raw.counters.memory import MemoryCounter
-from dp_pipeline.raw.counters.stream import StoredRows
+from dp_pipeline.raw.counters.stream import StoredRows, fold_of
 from dp_pipeline.results.derived_attribute import DerivedAttribute, Grouping
 from dp_pipeline.results.trees import MOST_BITS, BitTree, Prefixes
 from dp_pipeline_tests.raw.population import DOMAIN, EDGE, Population

@@ -1,14 +1,17 @@
 """No answer is given of a file that is not the one that was stored, by any engine."""
 
+from unittest.mock import MagicMock
+
 import pyarrow.parquet as pq
 import pytest
 
-from dp_pipeline.config.errors import Damaged
-from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter
+from dp_pipeline.config.errors import Damaged, PipelineError
+from dp_pipeline.raw import clusters
+from dp_pipeline.raw.counters import MAX_BYTES_IN_MEMORY, open_counter, stream
 from dp_pipeline.raw.counters.batch import BatchQuery
 from dp_pipeline.raw.counters.checked import CheckedRows
-from dp_pipeline.raw.counters.engines import fold_of
 from dp_pipeline.raw.counters.fold import EmptyCounter, FoldCounter
+from dp_pipeline.raw.counters.stream import fold_of
 from dp_pipeline.raw.snapshot import Snapshot
 from dp_pipeline_tests.raw.written import X_AND_SEX, prepared_snapshot, written_spec
 
@@ -148,3 +151,17 @@ def test_rehearsed_stages_are_checked_before_any_query(spec, snapshot):
     for rehearsed in (empty, None):
         with pytest.raises(Damaged, match="the table 'normalized' is not as it was stored"):
             counter.require_stored(rehearsed)
+
+
+def test_a_spark_that_gives_no_result_counts_no_rows(spec, snapshot, monkeypatch):
+    lost = MagicMock()
+    for dataset in (lost.range.return_value, lost.range.return_value.mapInArrow.return_value):
+        dataset.mapInArrow.return_value.collect.return_value = []
+        dataset.repartition.return_value.mapInArrow.return_value.collect.return_value = []
+    for module in (clusters, stream):
+        monkeypatch.setattr(module, "spark_session", lambda _: lost)
+    with pytest.raises(PipelineError, match="expected one result for each of 2 tasks, got 0"):
+        list(clusters.workers_of("spark")(str, ["first", "second"]))
+    rows = CheckedRows.open(spec, snapshot)
+    with pytest.raises(PipelineError, match="one result for each of 1 tasks, got 0"):
+        fold_of(rows.stored_rows, "spark")(OF_CODES)

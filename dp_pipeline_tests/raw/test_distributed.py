@@ -21,9 +21,8 @@ from dp_pipeline.models.base import ModelFit, guarantee_of
 from dp_pipeline.raw import clusters
 from dp_pipeline.raw.counters import open_counter
 from dp_pipeline.raw.counters.batch import Answer, Batch, BatchQuery
-from dp_pipeline.raw.counters.engines import fold_of
 from dp_pipeline.raw.counters.fold import FoldCounter, answer_batch
-from dp_pipeline.raw.counters.stream import StoredRows
+from dp_pipeline.raw.counters.stream import StoredRows, fold_of
 from dp_pipeline.raw.ingest import ingest
 from dp_pipeline.raw.prepare import prepare
 from dp_pipeline.raw.stages import store_parts

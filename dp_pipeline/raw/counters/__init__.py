@@ -26,9 +26,9 @@ def open_counter(spec: DatasetSpec, snapshot: Snapshot, engine: str = "") -> Fol
     """
     # Imported late: each engine needs libraries that the others do not.
     from dp_pipeline.raw.counters.checked import CheckedRows
-    from dp_pipeline.raw.counters.engines import fold_of
     from dp_pipeline.raw.counters.fold import FoldCounter
     from dp_pipeline.raw.counters.memory import MemoryCounter
+    from dp_pipeline.raw.counters.stream import fold_of
 
     name, _ = split_engine(engine)
     rows = CheckedRows.open(spec, snapshot)

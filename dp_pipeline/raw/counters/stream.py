@@ -1,12 +1,20 @@
-"""Prepared rows on disk, counted batch by batch.
+"""Prepared rows on disk, counted batch by batch: by threads, or by the workers of Dask and Spark.
 
 A batch is a row group; the prepared stages have the same rows in the same row groups.
+
+Workers get ``StoredRows``, with the places of the prepared rows, and a query; they return exact
+sums over many batches. They draw no noise and write nothing. A lost or repeated task counts the
+same batches again, and one of its answers is used. All workers need to read the files, and exact
+sums cross the network, which has to be trusted or encrypted.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +25,21 @@ from numpy.typing import NDArray
 
 from dp_pipeline.config.domain import Domain
 from dp_pipeline.config.errors import Damaged
+from dp_pipeline.raw.clusters import (
+    PACKED,
+    pack,
+    require_all_results,
+    spark_session,
+    unpack,
+    unwrap,
+    workers_of,
+)
 from dp_pipeline.raw.counters.batch import MAX_ROWS, Answer, Batch, BatchQuery
-from dp_pipeline.raw.counters.fold import answer_batch, merge_answers
+from dp_pipeline.raw.counters.fold import Fold, answer_batch, merge_answers
 from dp_pipeline.raw.stages import file_mark
+from dp_pipeline.raw.workers import split_engine
+
+MAX_TASKS = 64  # Tasks of one scan, at most, since their answers are added up in one place
 
 
 @dataclass(frozen=True)
@@ -130,3 +150,51 @@ def _arrays(
         table = file.read_row_group(group_number, columns=columns, use_threads=False)
     # ``to_numpy`` would import pandas, which takes longer than to count a million rows.
     return {name: np.from_dlpack(table.column(name).combine_chunks()) for name in columns}
+
+
+def fold_of(stored_rows: StoredRows, engine: str) -> Fold:
+    """Return the function by which an engine answers a query about all rows.
+
+    engine   name and address, see ``split_engine``; all but Dask and Spark are threads
+
+    It raises what ``workers_of`` does.
+    """
+    name, address = split_engine(engine)
+    if name == "spark":
+        return _spark_fold(stored_rows, address)
+    parallel_map, groups = workers_of(engine), range(len(stored_rows.groups))
+    tasks = [groups[start::MAX_TASKS] for start in groups[:MAX_TASKS]]
+
+    def fold(query: BatchQuery) -> Answer | None:
+        work = partial(stored_rows.answer_batches, query)
+        return merge_answers(query, parallel_map(work, tasks))
+
+    return fold
+
+
+def _spark_fold(stored_rows: StoredRows, address: str) -> Fold:
+    session = spark_session(address)
+    most = MAX_TASKS if address else 2 * (os.cpu_count() or 1)
+    partitions = max(1, min(len(stored_rows.groups), most))
+
+    def fold(query: BatchQuery) -> Answer | None:
+        def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            indices = (index for batch in batches for index in batch.column(0).to_pylist())
+            yield pack(stored_rows.answer_batches(query, indices))
+
+        def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            contents = [content for batch in batches for content in batch.column(0).to_pylist()]
+            yield pack((len(contents), merge_answers(query, map(pickle.loads, contents))))
+
+        if not stored_rows.groups:
+            return None
+        # Added up on a worker, since all answers together may pass spark.driver.maxResultSize.
+        indices = session.range(0, len(stored_rows.groups), 1, partitions)
+        sums = indices.mapInArrow(count, PACKED).repartition(1).mapInArrow(add, PACKED)
+        rows = unwrap(sums.collect)
+        total: Answer | None
+        results, total = unpack(rows[0]) if rows else (0, None)
+        require_all_results(results, partitions)
+        return total
+
+    return fold
