@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from starlette.responses import Response
 
 from dp_pipeline.cli import main
-from dp_pipeline.cli.ui import ORIGINS_VARIABLE, OURS, declared_origins, guarded_command
-from dp_pipeline.cli.web_guard import WebGuard
+from dp_pipeline.cli.ui import OURS, guarded_command
+from dp_pipeline.cli.web_guard import ORIGINS_VARIABLE, WebGuard, declared_origins
 from dp_pipeline.config.errors import DeclarationError, PipelineError
 from dp_pipeline_tests.stack.processes import free_port
 

@@ -6,18 +6,14 @@ program behind that guard.
 """
 
 import os
-import re
 import socket
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from dp_pipeline.config.errors import DeclarationError, PipelineError
-
-if TYPE_CHECKING:
-    from dp_pipeline.cli.web_guard import WebGuard
 
 _HOST = "127.0.0.1"
 _PORTS = click.IntRange(1, 65535)
@@ -35,6 +31,7 @@ def ui(port: int) -> None:
     """Open Dagster's pages, for this computer only."""
     from dagster._cli import dev
 
+    from dp_pipeline.cli.web_guard import declared_origins
     from dp_pipeline.orchestration.instance import code_location, dagster_instance
     from dp_pipeline.releases.home import HOME_VARIABLE, find_home
 
@@ -66,25 +63,6 @@ def ui(port: int) -> None:
     dev.dev_command(words, prog_name="dagster dev")
 
 
-ORIGINS_VARIABLE = "DP_PIPELINE_UI_ORIGINS"
-"""Names the origins of a proxy in front of the pages: ``https://budget.example.org``, with spaces
-between several."""
-
-_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
-
-
-def declared_origins() -> tuple[str, ...]:
-    """Return the origins of ``$DP_PIPELINE_UI_ORIGINS``; DeclarationError for an invalid one."""
-    origins = tuple(os.environ.get(ORIGINS_VARIABLE, "").lower().split())
-    for origin in origins:
-        if _ORIGIN.fullmatch(origin) is None:
-            raise DeclarationError(
-                f"The variable {ORIGINS_VARIABLE} must list origins such as "
-                f"https://budget.example.org, without a path, not {origin[:60]!r}: correct it"
-            )
-    return origins
-
-
 OURS = [sys.executable, "-m", "dp_pipeline.cli"]
 _WEBSERVER = [sys.executable, "-m", "dagster_webserver"]
 _DAEMON = [sys.executable, "-m", "dagster._daemon"]
@@ -104,13 +82,13 @@ def webserver(words: Sequence[str]) -> None:
     """
     from dagster_webserver import cli
 
-    from dp_pipeline.cli.web_guard import WebGuard
+    from dp_pipeline.cli.web_guard import WebGuard, declared_origins
     from dp_pipeline.orchestration.instance import keep_files_private
 
     keep_files_private()
     origins, create_app = declared_origins(), vars(cli)[_MAKES_APP]
 
-    def guarded(context: Any, path_prefix: str = "", *arguments: Any, **options: Any) -> "WebGuard":
+    def guarded(context: Any, path_prefix: str = "", *arguments: Any, **options: Any) -> Any:
         if path_prefix:
             # The guard knows the paths that answer with data, from the root.
             raise DeclarationError(

@@ -1,5 +1,6 @@
 """The guard before Dagster's web server: which requests reach it, by their headers alone."""
 
+import os
 import re
 from collections.abc import Sequence
 
@@ -9,7 +10,26 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
-from dp_pipeline.cli.ui import ORIGINS_VARIABLE
+from dp_pipeline.config.errors import DeclarationError
+
+ORIGINS_VARIABLE = "DP_PIPELINE_UI_ORIGINS"
+"""Names the origins of a proxy in front of the pages: ``https://budget.example.org``, with spaces
+between several."""
+
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
+
+
+def declared_origins() -> tuple[str, ...]:
+    """Return the origins of ``$DP_PIPELINE_UI_ORIGINS``; DeclarationError for an invalid one."""
+    origins = tuple(os.environ.get(ORIGINS_VARIABLE, "").lower().split())
+    for origin in origins:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise DeclarationError(
+                f"The variable {ORIGINS_VARIABLE} must list origins such as "
+                f"https://budget.example.org, without a path, not {origin[:60]!r}: correct it"
+            )
+    return origins
+
 
 _GRAPHQL = "/graphql"
 _REPORTS = "/report_asset_"

@@ -11,7 +11,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from dp_pipeline.cli.ui import ORIGINS_VARIABLE, declared_origins
+from dp_pipeline.cli.web_guard import ORIGINS_VARIABLE, declared_origins
 from dp_pipeline_tests.deploy.compose_file import FOLDER, composed, text, variables
 from dp_pipeline_tests.postgres_server import PostgresServer
 

@@ -12,7 +12,7 @@ import pytest
 
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, OtherQuestion, UnknownFormat
-from dp_pipeline.gate import charge, curator
+from dp_pipeline.gate import charge, curator, mechanisms
 from dp_pipeline.ledger import Account, Charge, DeadRelease
 from dp_pipeline.ledger.view import View
 from dp_pipeline.orchestration import runner
@@ -32,7 +32,7 @@ from dp_pipeline_tests.orchestration.projects import RIDES, Project
 @contextmanager
 def reworded() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (charge, curator):
+        for module in (mechanisms, curator):
             patch.setattr(module, "Spend", lambda what, *of: Spend(f"{what}, in other words", *of))
         yield
 
