@@ -7,16 +7,18 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dp_pipeline.answers.units import OpenUnits
 from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.constraints import AllowedCells, Constraint
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts
-from dp_pipeline.config.encoding import FloatArray, IntArray, Levels
+from dp_pipeline.config.encoding import FloatArray, IntArray, Levels, Names
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.config.parts_parser import empty_unit_constraints
 from dp_pipeline.gate.parts import PartsCounter
 from dp_pipeline.inference.likely_pairs import likely_pairs
 from dp_pipeline.inference.pair_swaps import PairGoal, SyntheticUnits, swap_parts
 from dp_pipeline.inference.structural_zeros import StructuralZeros
+from dp_pipeline.inference.table_growth import TableGrowth
 from dp_pipeline.models import MODELS
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.models.tables.one_shot import OneShot
@@ -202,7 +204,7 @@ def couples(many: int) -> list[Row]:
     return rows
 
 
-def fit(rows, declared, epsilon, noise=None) -> SyntheticTable:
+def fit(rows, declared, epsilon, noise=None, model=None) -> SyntheticTable:
     units, *codes = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     of_rows = dict(zip(("region", "age", "sex"), codes, strict=True))
     # All is missing of a row that stands for a unit without parts.
@@ -213,7 +215,7 @@ def fit(rows, declared, epsilon, noise=None) -> SyntheticTable:
     counter = MemoryCounter(units, coordinates={}, codes=coded, rows=len(coded[SIZE]))
     given = {"domain": declared, "distance": UNIT_WEIGHT, "epsilon": epsilon, "noise": noise}
     curator = curator_over(PartsCounter(counter, declared), **given)
-    model = OneShot()
+    model = model or OneShot()
     model.check(declared)
     table = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(0))
     curator.accountant.require_all_spent()
@@ -280,6 +282,22 @@ def test_few_units_give_a_table_that_keeps_constraints(rows: list[Row]) -> None:
     table = fit(rows, domain(never), Fraction(1, 2))
     codes = codes_of(table)
     assert not ((codes[SIZE] == 0) & (codes["age"] == 0)).any()
+
+
+def test_a_second_measurement_of_marginals_has_all_levels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TableGrowth, "run", lambda _: ())
+    rows = [(unit, 1, 2, unit % 2) for unit in range(3000)]
+    table = fit(rows, domain(), Fraction(1), model=OneShot(clique_cells=8))
+    assert table.groupings["age"].size < 3
+    deviations: dict[Names, list[float]] = {}
+    for counts in table.noisy_counts[1:]:
+        deviations.setdefault(counts.attributes, []).append(counts.deviation)
+    for name in ("region", SIZE, "age", "sex"):
+        first, second = deviations[name,]
+        assert second < first, name
+    assert OpenUnits(table.tables()).count().value == pytest.approx(3000, abs=200)
 
 
 FIVE: dict[str, list[Row]] = {

@@ -242,22 +242,23 @@ class Round:
         """Spend the whole remaining budget on tables and on less noise in one-way marginals; return
         both.
 
-        Where units have parts no marginal is refined: if there is no table either, single
-        attributes are measured again instead."""
+        Where units have parts no marginal is refined: if there is no table either, marginals are
+        measured a second time instead."""
         left, has_parts = float(self.left), self.curator.domain.parts is not None
-        if has_parts and not tables:
-            tables = [(name,) for name in self.sizes]
         of_tables, of_singles = self.error(stage, scores).divide(tables, left)
         # Refined noise is sampled in time that grows with its scale, and a unit weighs 2^16.
-        is_refined = (of_singles > SMALLEST_REFINEMENT * left) & (not has_parts)
-        again = [(name,) for name, is_one in zip(self.sizes, is_refined, strict=True) if is_one]
-        parts = np.concatenate([of_tables, of_singles[is_refined]])
-        amounts = self._split((*tables, *again), parts)
+        is_again = (of_singles > SMALLEST_REFINEMENT * left) & (not has_parts or not tables)
+        again = [(name,) for name, is_one in zip(self.sizes, is_again, strict=True) if is_one]
+        amounts = self._split((*tables, *again), np.concatenate([of_tables, of_singles[is_again]]))
         coarse = self.curator.grouped(stage.groupings)
         measured = coarse.tabulate(amounts_of(amounts, tables)) if tables else ()
-        refined = self.curator.refine(amounts_of(amounts, again)) if again else ()
-        better = {marginal.attributes: marginal for marginal in refined}
-        singles = [better.get(marginal.attributes, marginal) for marginal in stage.measured]
+        singles = list(stage.measured)
+        if again and has_parts:
+            singles += self.curator.tabulate(amounts_of(amounts, again))
+        elif again:
+            refined = self.curator.refine(amounts_of(amounts, again))
+            better = {marginal.attributes: marginal for marginal in refined}
+            singles = [better.get(marginal.attributes, marginal) for marginal in singles]
         return tuple(measured), OneWays.of(singles, self.counted)
 
     def _split(self, tables: Sequence[Names], amounts: FloatArray) -> dict[Names, Fraction]:
