@@ -98,6 +98,19 @@ def test_a_small_file_for_one_other_is_seen(tmp_path: Path) -> None:
     assert scattered(tmp_path) == {"metrics/planted.py"}
 
 
+def test_no_files_import_each_other() -> None:
+    assert structure.import_circles(structure.modules(ROOT)) == []
+
+
+def test_a_circle_of_late_imports_is_seen(tmp_path: Path) -> None:
+    metrics = tmp_path / "dp_pipeline/metrics"
+    metrics.mkdir(parents=True)
+    (metrics / "auc.py").write_text("import dp_pipeline.metrics.planted\n")
+    (metrics / "planted.py").write_text("def f():\n    from dp_pipeline.metrics import auc\n")
+    circle = {"dp_pipeline.metrics.auc", "dp_pipeline.metrics.planted"}
+    assert structure.import_circles(structure.modules(tmp_path)) == [circle]
+
+
 PARTICIPLES = (
     "told tells said says unsaid asked answered begun beside nobody telling such found kept drawn "
     "made named placed joined wanted turned judged known alone worth behind doubt ward town left "
