@@ -116,6 +116,11 @@ def run_process() -> NoReturn:
     The interpreter is not taken down. That would take a fifth of the time of a short command, and
     abort the process where a thread of Arrow still releases memory of Python (apache/arrow 34314).
     """
+    if sys.stdout is None:
+        # Before any file is opened, which would take the place of the closed stream.
+        line = "the standard output must be open, but it is closed: send it to a file or /dev/null"
+        click.echo(f"dp-pipeline: {line}", err=True)
+        os._exit(1)
     code: object = 0
     try:
         main()
