@@ -8,6 +8,7 @@ import numpy as np
 from dp_pipeline.answers.noisy_tables import NoisyTables
 from dp_pipeline.answers.released_rows import ReleasedRows
 from dp_pipeline.config.encoding import FloatArray, IntArray
+from dp_pipeline.config.errors import DeclarationError
 
 FEATURES = 2_000
 """Measured cells and pools of them, at most: their Gram matrix is factorised once, in about 2 s."""
@@ -122,7 +123,12 @@ class FitResponse:
 
     @cached_property
     def _factor(self) -> FloatArray:
-        """The lower Cholesky factor of F W F + F/κ (features, features)."""
+        """The lower Cholesky factor of F W F + F/κ (features, features); DeclarationError without
+        released rows."""
+        if not len(self._rows):
+            raise DeclarationError(
+                "The release has no row, so no number of it has an interval: open another one"
+            )
         cells, variances, ranges = self._features
         many = len(variances)
         gram = np.zeros((many, many))

@@ -1,5 +1,7 @@
 """Intervals of tables and of clusters hold as often as they say; and the verdict in words."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from dp_pipeline.answers.boxes import OpenClusters, open_clusters
 from dp_pipeline.answers.estimate import combine
 from dp_pipeline.answers.questions import answer_question
-from dp_pipeline.answers.tables import open_table
+from dp_pipeline.answers.tables import OpenTable, open_table
 from dp_pipeline.answers.verdict import verdict
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.export.intervals import added_columns
@@ -192,6 +194,21 @@ def test_a_count_without_released_rows_is_not_sure_to_be_0() -> None:
     count = release(counts, tables, names="ab").count("a == 'a0' and b == 'b1'")
     assert count.value == count.low == 0
     assert count.high > 1.9 * NOISE
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda opened: opened.count(),
+        lambda opened: opened.table("a", "b"),
+        lambda opened: list(opened.replicates(1, seed=1)),
+    ],
+    ids=["count", "table", "replicates"],
+)
+def test_a_release_without_a_row_has_no_interval(ask: Callable[[OpenTable], object]) -> None:
+    empty = release(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab", rows=0)
+    with pytest.raises(DeclarationError, match="has no row, so no number of it has an interval"):
+        ask(empty)
 
 
 @pytest.mark.parametrize("of", ["table", "population"])
