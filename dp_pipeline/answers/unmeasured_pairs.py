@@ -194,7 +194,7 @@ class UnmeasuredPairs:
         parts = joint.sum(axis=1), joint.sum(axis=0)
         of_model = 0.0 if is_measured else self._total * np.abs(joint - np.outer(*parts)).sum()
         square = max(score**2 - of_model**2, LEAST_UNEXPLAINED * score**2)
-        return TAIL_FACTOR * sqrt(square) / max(_expected_distance(*parts), np.finfo(float).tiny)
+        return TAIL_FACTOR * sqrt(square) / max(_expected_distance(*parts), np.finfo(float).eps)
 
     def _shares(self, name: str) -> FloatArray:
         """Return the shares of the levels, all above 0, as the noise of a count is added to each in

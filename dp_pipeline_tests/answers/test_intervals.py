@@ -225,6 +225,19 @@ def test_replicates_count_sampling_once(of: str) -> None:
     assert 0.73 < (estimate.high - estimate.low) / (2 * 1.96 * deviation) < 1.27
 
 
+def test_replicates_have_rows_where_all_rows_are_in_one_group() -> None:
+    counts = np.array([[60, 20, 0], [0, 0, 0], [0, 0, 0]])
+    measured = [
+        (("a",), counts.sum(axis=1), NOISE),
+        (("b",), counts.sum(axis=0), NOISE),
+        (("a", "b"), np.array([[60, 20], [0, 0]]), NOISE),
+    ]
+    groups, dependence = {"a": (0, 1, 1), "b": (0, 1, 1)}, {("a", "b"): 30.0}
+    opened = release(counts, measured, names="ab", rows=80, dependence=dependence, groups=groups)
+    (replicate,) = opened.replicates(1, seed=1)
+    assert 40 < len(replicate) < 160
+
+
 def test_replicates_combine_by_rubins_rule() -> None:
     """By hand: ū = .01, b = .04, so the variance is .01 + 4/3 · .04 = .0633 at 2.82 degrees."""
     estimate = combine([(1.0, 0.1), (1.2, 0.1), (1.4, 0.1)])
