@@ -454,8 +454,10 @@ class OpenTable:
         if values.dtype.kind == "O":
             present = np.array([value is not None for value in values.tolist()], dtype=np.bool_)
             values = np.where(present, values, 0)
+        elif values.dtype.kind == "M":
+            present = ~np.isnat(values)
         try:
-            return values.astype(np.float64), present
+            return np.where(present, values.astype(np.float64), 0.0), present
         except (ValueError, TypeError):
             raise DeclarationError(
                 f"The column {column} holds texts, but this question needs numbers: choose "
