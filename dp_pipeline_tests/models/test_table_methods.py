@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.scores import UNIT
 from dp_pipeline.gate.sparse_sampler import expected_above_threshold
@@ -27,7 +28,15 @@ from dp_pipeline.results.measurement import codes_of_keys, threshold_for
 from dp_pipeline.results.synthetic_table import SyntheticTable
 from dp_pipeline_tests.instruments import SILENT, ForcedNoise, curator_over
 from dp_pipeline_tests.models.contract import Constant, Run, run
-from dp_pipeline_tests.models.tables import BITS, MIXED, TWINS, every_delta, levels, table_of
+from dp_pipeline_tests.models.tables import (
+    BITS,
+    MIXED,
+    TWINS,
+    counter_of,
+    every_delta,
+    levels,
+    table_of,
+)
 from dp_pipeline_tests.populations import NOBODY, TEN_PEOPLE, TOWN, LoopCounter
 
 ONE = Fraction(1)
@@ -165,6 +174,25 @@ def test_a_table_that_fits_no_clique_is_left_out(monkeypatch: pytest.MonkeyPatch
     measured = {marginal.attributes for marginal in table_of(done).measured}
     assert len(set(refused)) == 3
     assert not measured & set(refused)
+
+
+def test_single_attributes_are_measured_again_if_no_table_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aim_like._State, "grow_graph", lambda *_: None)
+    done = run(AimLike(), TWINS, domain=BITS)
+    assert sum(spend.epsilon for spend in done.spends) == 1
+    measured = [marginal.attributes for marginal in table_of(done).measured]
+    assert measured == [(name,) for name in "abcdef"] * 2
+
+
+def test_constraints_over_the_cap_leave_room_for_tables() -> None:
+    """a and b have 15 cells together: each further edge would leave a clique above 8."""
+    never = {"never": [{"a": 0, "b": 0}]}
+    domain = constrained_domain(never, levels(a=5, b=3, c=2, d=3))
+    nobody = counter_of(domain, np.zeros((0, 4)))
+    table = table_of(run(AimLike(clique_cells=8), nobody, domain=domain))
+    assert measured_pairs(table)
 
 
 def edges_of(done: Run) -> set[frozenset[str]]:

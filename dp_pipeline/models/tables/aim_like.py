@@ -81,7 +81,9 @@ class AimLike(TableModel):
         """Return noisy tables, and rows drawn by ``rng`` from the tree fitted to them; spend the
         curator's whole budget, which counts and not ``epsilon``."""
         sizes, zeros = self.sizes(curator.domain), self.zeros(curator.domain)
-        growth = CliqueGrowth(sizes, self.clique_cells, zeros.pairs)
+        # Constraints may link more cells than a clique may have: tables have to fit beside them.
+        cap = max(self.clique_cells, zeros.most_cells(sizes))
+        growth = CliqueGrowth(sizes, cap, zeros.pairs)
         candidates, unfit = self._candidates(sizes), set[Names]()
         step = curator.accountant.epsilon / (self.rounds * len(sizes))
         price = curator.accountant.remaining / len(sizes)
@@ -96,6 +98,11 @@ class AimLike(TableModel):
                 for names in candidates
                 if names not in unfit and fitting.issuperset(combinations(names, 2))
             ]
+            if not offered:
+                # No table has fitted into a clique: single attributes are measured again.
+                again = curator.tabulate({(name,): remaining / len(sizes) for name in sizes})
+                state = _State.of(state.growth, (*state.measured, *again), zeros)
+                break
             expected = {names: state.fitted.predict_counts(names) for names in offered}
             rate = NoiseRate(curator.currency != PURE, curator.distance)
             noise = rate.mean_noise(float(step * self.measuring_share))
