@@ -164,7 +164,9 @@ class Precision:
             variances = [
                 self._tables.direct_counts((name,), self.sizes[name])[1] for name in attributes
             ]
-            squares = [self.released.shares(name) ** 2 for name in attributes]
+            # Above 0, so that an infinite variance stays infinite.
+            least = np.finfo(float).tiny
+            squares = [np.maximum(self.released.shares(n) ** 2, least) for n in attributes]
             margin_noise = np.outer(variances[0], squares[1]).ravel()
             margin_noise += np.outer(squares[0], variances[1]).ravel()
         noise = np.where(is_direct, variance, margin_noise)

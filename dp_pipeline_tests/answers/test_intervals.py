@@ -211,6 +211,33 @@ def test_a_release_without_a_row_has_no_interval(ask: Callable[[OpenTable], obje
         ask(empty)
 
 
+def test_a_missing_date_is_no_number() -> None:
+    """Dates are numbers of days since 1970: the mean and median of 10 and 20 are 15."""
+    tables = tables_of(np.array([40, 20]), [(("a",), np.array([40, 20]), NOISE)], names="a", rows=6)
+    tables["synthetic"]["a"] = np.array([10, 10, 20, 20, "NaT", "NaT"], dtype="datetime64[D]")
+    opened = open_table(tables)
+    for estimate in opened.mean("a"), opened.quantile("a", 0.5):
+        assert estimate.value == pytest.approx(15)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_pair_whose_rows_have_one_level_has_finite_intervals() -> None:
+    counts = np.array([[1, 0, 0], [0, 0, 0]])
+    noise, dependence = 1e-20, {("a", "b"): 10.0}
+    tables = [(("a",), counts.sum(axis=1), noise), (("b",), counts.sum(axis=0), noise)]
+    opened = release(counts, tables, names="ab", rows=1, dependence=dependence)
+    for low, count, high in opened.table("a", "b")[["low", "count", "high"]].to_numpy():
+        assert 0 <= low <= count <= high < 100
+    assert opened.count("a == 'a0' and b == 'b1'").high < 100
+
+
+@pytest.mark.filterwarnings("error")
+def test_cells_of_an_unmeasured_attribute_have_infinite_noise() -> None:
+    counts = np.array([[42, 0], [0, 0]])
+    opened = release(counts, [(("a",), counts.sum(axis=1), NOISE)], names="ab")
+    assert np.isinf(opened.precision.rough_counts(("a", "b")).noise).all()
+
+
 @pytest.mark.parametrize("of", ["table", "population"])
 def test_replicates_count_sampling_once(of: str) -> None:
     """Over 60 replicates a deviation is known to 9 %; the bounds are three such errors away."""
