@@ -378,10 +378,10 @@ class SyntheticTable:
         firsts = first_parts(parts.row_counts(self._column[SIZE]))
         count = sizes[firsts]
         of_units = tuple(name for name in self.attributes if name not in (SIZE, *parts.attributes))
-        codes = np.stack([self._column[name][firsts] for name in of_units]).T
+        codes = self.codes[firsts][:, [self.attributes.index(name) for name in of_units]]
         units = decode_columns(codes, of_units, self.domain, rng)
         of_parts = tuple(name for name in self.attributes if name in parts.attributes)
-        codes = np.stack([self._column[name][sizes > 0] for name in of_parts]).T
+        codes = self.codes[sizes > 0][:, [self.attributes.index(name) for name in of_parts]]
         values = decode_columns(codes, of_parts, self.domain, rng)
         numbers = np.arange(1, len(firsts) + 1)
         keys = {

@@ -300,6 +300,22 @@ def test_a_second_measurement_of_marginals_has_all_levels(
     assert OpenUnits(table.tables()).count().value == pytest.approx(3000, abs=200)
 
 
+@pytest.mark.parametrize("attributes", [(SIZE, "age"), ("region", SIZE), (SIZE,)])
+@pytest.mark.parametrize("key", ["", "unit"])
+def test_units_are_stored_without_attributes_of_units_or_of_parts(
+    attributes: Names, key: str
+) -> None:
+    model = OneShot(attributes=attributes)
+    tables = fit(couples(100), domain(key=key), Fraction(100), model=model).tables()
+    of_units = [name for name in ("region",) if name in attributes]
+    of_parts = [name for name in ("age",) if name in attributes]
+    assert [*tables["units"]] == ["unit", *of_units, SIZE]
+    assert [*tables["synthetic"]] == ["unit", "part", *of_parts]
+    opened = OpenUnits(tables)
+    assert opened.count("size == 2").value == pytest.approx(100, abs=3)
+    assert opened.parts.count().value == pytest.approx(300, abs=6)
+
+
 FIVE: dict[str, list[Row]] = {
     "one part": [(99, 0, 2, 1)],
     "two equal parts": [(99, 0, 2, 1), (99, 0, 2, 1)],
