@@ -156,7 +156,8 @@ class NoisyAnswers:
                 # The pairs of parts of one unit share a weight of 1; a unit of one part has none.
                 cells = _cells_of_pairs(units.pair_counts(name), domain)
                 many = [pair_count(2 + i, in_order=units.has_order) for i in range(len(cells))]
-                weighted = (cells / np.reshape(many, (-1, 1))).sum(axis=0) / units.weights.sum()
+                weighted = (cells / np.reshape(many, (-1, 1))).sum(axis=0)
+                weighted = weighted / max(1.0, float(units.weights.sum()))
                 distance = float(np.abs(weighted - shares).sum()) / 2
                 tables.append(MeasuredTable((name, name), distance, *noise))
         return tuple(sorted(tables, key=lambda t: (-t.model_error, -t.distance_bound, -t.distance)))

@@ -233,6 +233,10 @@ def test_rows_of_units_are_no_distance_from_exact_answers():
     apart = codes | {"sex": np.roll(codes["sex"], 1)}
     moved = {table.attributes: table.distance for table in answers.compare(apart, declared)}
     assert moved["sex", "sex"] > 0.1
+    nobody = {name: column[:0] for name, column in codes.items()}
+    without = {table.attributes: table.distance for table in answers.compare(nobody, declared)}
+    # Half of the units have a pair.
+    assert without["sex", "sex"] == pytest.approx(0.5 / 2)
 
 
 TABLES = {
