@@ -302,9 +302,7 @@ def test_a_second_measurement_of_marginals_has_all_levels(
 
 @pytest.mark.parametrize("attributes", [(SIZE, "age"), ("region", SIZE), (SIZE,)])
 @pytest.mark.parametrize("key", ["", "unit"])
-def test_units_are_stored_without_attributes_of_units_or_of_parts(
-    attributes: Names, key: str
-) -> None:
+def test_units_or_parts_are_stored_without_attributes(attributes: Names, key: str) -> None:
     model = OneShot(attributes=attributes)
     tables = fit(couples(100), domain(key=key), Fraction(100), model=model).tables()
     of_units = [name for name in ("region",) if name in attributes]
