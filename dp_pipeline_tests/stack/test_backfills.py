@@ -55,13 +55,15 @@ def price(spec: DatasetSpec, partitions: set[str]) -> Fraction:
     return len(spec.models) * sum((Fraction(e) + spec.evaluation for e in partitions), Fraction(0))
 
 
-def test_run_of_a_lost_container_is_terminated_and_resumed(stack: DagsterStack):
+def test_run_of_a_lost_container_is_terminated_and_resumed(stack: DagsterStack, monkeypatch):
+    monkeypatch.setattr("dp_pipeline_tests.stack.processes.POLL_SECONDS", 0.02)
     spec = load_spec(stack.project.datasets / "city.yaml")
     steward = Steward(stack, spec)
     steward.begin(["0.5"])
     wait_for(lambda: unfinished(stack.project, spec), what="a release that is not finished")
     stack.kill_with_children(CODE)
     left = unfinished(stack.project, spec)
+    assert left, "a kill that met nothing would prove nothing"
     stack.restart(CODE)
     steward.finish()
     assert len(steward.lost) == 1
