@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_pipeline.answers.tables import open_table
 from dp_pipeline.config.constraint_parser import constrained_domain
 from dp_pipeline.config.errors import DeclarationError
 from dp_pipeline.gate.scores import UNIT
@@ -89,6 +90,16 @@ def test_a_third_is_for_attributes_draws_and_pairs_each(delta: Fraction | None) 
         [table_noise] * 6 + [draw] * 5 + [table_noise] * 5
     )
     assert [spend.epsilon for spend in done.spends] == [amount / 18] * 6 + [amount / 15] * 10
+
+
+def test_single_tables_are_over_levels_where_no_edge_fits() -> None:
+    never = [{"a": 0, "b": [1, 2]}, {"b": [3, 4], "c": 0}]
+    domain = constrained_domain({"never": never}, levels(a=3, b=16, c=3))
+    people = (("1", "0", "1"),) * 300
+    table = table_of(run(Mst(clique_cells=16), people, domain=domain))
+    assert table.groupings["b"].size < 16
+    assert [marginal.attributes for marginal in table.measured] == [("a",), ("b",), ("c",)] * 2
+    assert open_table(table.tables()).count().value == pytest.approx(300, abs=50)
 
 
 @pytest.mark.parametrize("model", [Mst(clique_cells=3), AimLike(clique_cells=3)])

@@ -83,8 +83,11 @@ class Mst(TableModel):
         tree = _draw_tree(coarse.open_scores(gaps), growth, pairs, stage_amount) if pairs else []
         remaining = curator.accountant.remaining
         # Constraints may leave room for fewer edges, or for none: then there is more for the rest.
-        tables = tree or ([(name,) for name in names] if remaining else [])
-        measured = coarse.tabulate({table: remaining / len(tables) for table in tables})
+        measured = coarse.tabulate({pair: remaining / len(tree) for pair in tree})
+        if remaining and not tree:
+            # Over levels, as every stored table of one attribute is.
+            again = curator.tabulate({(name,): remaining / len(names) for name in names})
+            one_ways = OneWays.of((*one_ways.measured, *again))
         answers = zeros.clear_forbidden_cells((*one_ways.grouped(groupings), *measured))
         fitted = FittedTree.of(
             answers, OneWays.within(answers, sizes), zeros, iterations=ITERATIONS
