@@ -35,7 +35,7 @@ class ThresholdFilter(TableModel):
 
     *Proof.* One row is in one cell of the table: Δ1 = 1 under add/remove, times the distance, for
     noise on every cell, empty ones included; keeping the large ones is post-processing, and
-    not drawing the others one by one changes no probability (``gate.sparse``). The
+    not drawing the others one by one changes no probability (``gate.sparse_sampler``). The
     number of rows is one more measure, and the two add up to ε, exactly. ∎
 
     Source: Cormode, Procopiuc, Srivastava, Tran, "Differentially Private Summaries for Sparse
