@@ -60,7 +60,7 @@ class Document:
     values: dict[Place, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path, *, may_be_empty: bool = False) -> Self:
+    def read(cls, path: Path) -> Self:
         """Return the document in a YAML file; DeclarationError if it cannot be read or is wrong."""
         try:
             text = bounded_bytes(path, max_bytes=_MAX_BYTES).decode("utf-8")
@@ -71,21 +71,19 @@ class Document:
             if isinstance(error, FileNotFoundError) and is_name(path.stem):
                 remedy = f"`dp-pipeline data init {path.stem} --from ROWS` drafts one"
         else:
-            return cls.of_text(text, path, may_be_empty=may_be_empty)
+            return cls.of_text(text, path)
         ending = f": {remedy}" if remedy else ""
         raise DeclarationError(f"{path}: the file cannot be read: {reason}{ending}")
 
     @classmethod
-    def of_text(cls, text: str, path: Path, *, may_be_empty: bool = False) -> Self:
+    def of_text(cls, text: str, path: Path) -> Self:
         """Return the document of a text that is, or will be, in the file ``path``.
 
-        DeclarationError for invalid YAML, and unless it is a mapping; or empty, if it may be.
+        DeclarationError for invalid YAML, and unless it is a mapping.
         """
         document = cls(path)
         try:
             node = yaml.compose(text, Loader=_TextLoader)
-            if node is None and may_be_empty:
-                return document
             if not isinstance(node, yaml.MappingNode):
                 got = "empty" if node is None else "not"
                 raise DeclarationError(
@@ -97,7 +95,7 @@ class Document:
             if isinstance(error, yaml.reader.ReaderError):
                 problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
             fault = problem if problem == _ALIAS else f"the text is not valid YAML: {problem}"
-            raise DeclarationError(f"{path}:{_mistake_line(error, text)}: {fault}") from None
+            raise DeclarationError(f"{path}:{mistake_line(error, text)}: {fault}") from None
         except RecursionError:
             raise DeclarationError(
                 f"{path}: the text is not valid YAML: its lists and mappings are nested too deeply:"
@@ -176,7 +174,7 @@ def _short(text: str, most: int = 62) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _mistake_line(error: yaml.YAMLError, text: str) -> int:
+def mistake_line(error: yaml.YAMLError, text: str) -> int:
     """Return the number of the line where a text is no YAML; where it ends too early, of the line
     where its open quotation or list begins."""
     if isinstance(error, yaml.reader.ReaderError):

@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import yaml
 from sqlalchemy import create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 
 from dp_pipeline.config.errors import DeclarationError, PipelineError
-from dp_pipeline.config.system_errors import follow_links, system_line
-from dp_pipeline.config.yaml_text import Document
+from dp_pipeline.config.system_errors import bounded_bytes, follow_links, system_line
+from dp_pipeline.config.yaml_text import mistake_line
 from dp_pipeline.files import close_folders, locked, make_private
 from dp_pipeline.ledger.postgres import address_label, parse_postgres_url
 from dp_pipeline.releases.home import Home, find_workspace
 
 STORAGE_VARIABLE = "DP_PIPELINE_DAGSTER"
 _FOLDER_VARIABLE = "DAGSTER_HOME"
+_MAX_SETTINGS_BYTES = 1 << 20
 _QUIET_SETTINGS = "telemetry:\n  enabled: false\nnux:\n  enabled: false\n"
 # The variable's name and not its value: no password stands in a file.
 _SERVER_STORAGE = f"storage:\n  postgres:\n    postgres_url:\n      env: {STORAGE_VARIABLE}\n"
@@ -112,8 +114,25 @@ def _new_settings(home: Home, *, on_server: bool) -> str:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    # Dagster itself takes an empty file for its default settings.
-    return Document.read(file, may_be_empty=True).texts
+    # All YAML that Dagster reads, unlike data set files: with aliases, merged fields and types.
+    text = ""
+    try:
+        text = bounded_bytes(file, max_bytes=_MAX_SETTINGS_BYTES).decode()
+        # Dagster itself takes an empty file for its default settings.
+        settings = yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        fault = f"line {mistake_line(error, text)} is not valid YAML"
+    except UnicodeDecodeError:
+        fault = "it is not UTF-8 text"
+    except (ValueError, LookupError, AttributeError, ArithmeticError):
+        fault = "one of its values, such as a date, is not valid"
+    except RecursionError:
+        fault = "its lists and mappings are nested too deeply"
+    else:
+        if isinstance(settings, dict):
+            return settings
+        fault = "it is not a mapping of fields, `name: value`"
+    raise DeclarationError(f"{file} must hold Dagster's settings in YAML, but {fault}: correct it")
 
 
 def _require_agreement(settings: dict[str, Any], server: str | None, file: Path) -> None:

@@ -91,29 +91,37 @@ def test_home_is_not_carried_on_elsewhere(first, second, words, home: Home, monk
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"- a list\n", ": the file must be a mapping of fields"),
-        (b"quiet\n", ": the file must be a mapping of fields"),
-        (b"storage:\n  [\n", ":2: the text is not valid YAML"),
-        (b"a: 'x\nb: 2\n", ":1: the text is not valid YAML"),
-        (b"quiet: \x00\n", ":1: the text is not valid YAML"),
-        (b"a: &x 1\nb: *x\n", ":2: an alias is not allowed"),
-        (b"[" * 10_000, ": the text is not valid YAML: its lists and mappings are nested"),
-        (b"\xff\xfe", ": the file cannot be read: not UTF-8 text"),
+        (b"- a list\n", "it is not a mapping of fields"),
+        (b"quiet\n", "it is not a mapping of fields"),
+        (b"storage:\n  [\n", "line 2 is not valid YAML"),
+        (b"a: 'x\nb: 2\n", "line 1 is not valid YAML"),
+        (b"a: 1\nb: !other 2\n", "line 2 is not valid YAML"),
+        (b"quiet: \x00\n", "line 1 is not valid YAML"),
+        (b"quiet: 2020-13-45\n", "one of its values, such as a date, is not valid"),
+        (b"[" * 10_000, "its lists and mappings are nested too deeply"),
+        (b"\xff\xfe", "it is not UTF-8 text"),
     ],
 )
 def test_what_is_no_settings_is_refused_in_one_line(home: Home, content: bytes, fault: str):
     file = home.root.parent / ".dagster_home/dagster.yaml"
     file.parent.mkdir()
     file.write_bytes(content)
-    with pytest.raises(DeclarationError, match=f"^{file}{fault}") as refusal:
+    expected = f"^{file} must hold Dagster's settings in YAML, but {fault}.*: correct it$"
+    with pytest.raises(DeclarationError, match=expected) as refusal:
         make_dagster_home(home)
     assert "\n" not in str(refusal.value)
+
+
+def test_settings_may_be_written_as_dagster_reads_them(home: Home, declared: Path):
+    text = "x-off: &off {enabled: false}\ntelemetry: *off\nnux: {<<: *off}\n"
+    declared.write_text(text, encoding="utf-8")
+    assert settings(make_dagster_home(home))["nux"] == {"enabled": False}
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"storage: [\n"])
 def test_a_project_file_that_is_no_settings_is_named_itself(home, declared: Path, content: bytes):
     declared.write_bytes(content)
-    with pytest.raises(DeclarationError, match=f"^{declared}:"):
+    with pytest.raises(DeclarationError, match=f"^{declared} must "):
         make_dagster_home(home)
     assert not (home.root.parent / ".dagster_home/dagster.yaml").exists()
 
