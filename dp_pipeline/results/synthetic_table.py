@@ -11,7 +11,7 @@ import numpy as np
 
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, Pieces
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray, Names
-from dp_pipeline.config.errors import Damaged
+from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.results.clusters import (
     ROWS_A_BATCH,
     Batches,
@@ -190,9 +190,16 @@ def stored_groupings(tables: Tables) -> dict[str, Grouping]:
 
 
 def flat_noisy_tables(tables: Tables) -> list[NoisyCounts]:
-    """Return the noisy tables that a release stored, in their order, each with counts (cells,)."""
-    described = described_tables(tables)
-    counts = tables[noisy_table_names(tables)[1]]["noisy_count"]
+    """Return the noisy tables that a release stored, in their order, each with counts (cells,).
+
+    DeclarationError for a release whose counts were too many to be stored."""
+    described, of_cells = described_tables(tables), noisy_table_names(tables)[1]
+    if of_cells not in tables:
+        raise DeclarationError(
+            "The release must store its noisy counts for an interval, but it has more than "
+            f"{MOST_CELLS_SHOWN:,}, which are not stored: fit with a smaller `clique_cells`"
+        )
+    counts = tables[of_cells]["noisy_count"]
     ends = accumulate(cells for _, cells, _ in described)
     return [
         NoisyCounts(names, counts[end - cells : end], deviation, is_grouped=is_over_groups(names))

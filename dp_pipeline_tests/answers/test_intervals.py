@@ -211,6 +211,13 @@ def test_a_release_without_a_row_has_no_interval(ask: Callable[[OpenTable], obje
         ask(empty)
 
 
+def test_too_many_counts_to_be_stored_have_no_interval() -> None:
+    tables = dict(tables_of(TRUE, [(("a", "b"), TRUE, NOISE)], names="ab"))
+    del tables["cells"]
+    with pytest.raises(DeclarationError, match="more than 200,000, which are not stored: fit with"):
+        open_table(tables)
+
+
 def test_a_missing_date_is_no_number() -> None:
     """Dates are numbers of days since 1970: the mean and median of 10 and 20 are 15."""
     tables = tables_of(np.array([40, 20]), [(("a",), np.array([40, 20]), NOISE)], names="a", rows=6)
