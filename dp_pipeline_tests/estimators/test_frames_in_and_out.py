@@ -369,7 +369,7 @@ RESULTS: dict[str, tuple[pa.Array, Any, pa.DataType]] = {
     "numbers for dates": (pa.array([7] * 400), DOMAIN["day"], pa.timestamp("s")),
     "small integers": (pa.array([20, 80] * 200, pa.int8()), LONG, pa.int64()),
     "small levels": (pa.array([0, 1] * 200, pa.int16()), [0, 1, 70_000], pa.int64()),
-    "small floats": (pa.array([60.5, 75.0] * 200, pa.float16()), WIDE, pa.float64()),
+    "small floats": (pa.array(np.float16([60.5, 75.0] * 200)), WIDE, pa.float64()),
 }
 
 
