@@ -148,11 +148,20 @@ class Document:
 
     def line(self, place: Place) -> int:
         """Return the line number of the value of a field, or of the nearest enclosing field."""
-        return _nearest_line(self.values, place)
+        return _nearest_line(self.values, self._written(place))
+
+    def _written(self, place: Place) -> Place:
+        """Return a place without the numbers of lists that are not written around a single item."""
+        for end in range(1, len(place) + 1):
+            if isinstance(place[end - 1], int) and place[:end] not in self.values:
+                # Items of the only list in a list are numbered, but the list is not.
+                gone = end - 2 if isinstance(place[end - 2], int) else end - 1
+                return self._written((*place[:gone], *place[gone + 1 :]))
+        return place
 
     def refusal(self, refused: FieldError) -> DeclarationError:
         """Return the DeclarationError for one field, with file and line."""
-        names = list(refused.field)
+        names = list(self._written(refused.field))
         if names and isinstance(names[-1], int):
             # The line identifies the item of a list.
             names.pop()
