@@ -339,7 +339,10 @@ CLOSED = "dp-pipeline: the standard output must be open, but it is closed"
 @pytest.mark.parametrize(
     ("command", "code", "words"),
     [
-        ("budget export > /dev/full", 1, "No space left on device; free some space"),
+        *(
+            (f"{command} > /dev/full", 1, "No space left on device; free some space")
+            for command in ("--version", "--help", "data --help", "budget export")
+        ),
         *((f"{command} >&-", 1, CLOSED) for command in ("--version", "budget export", "data list")),
         ("data list >&- 2>&-", 1, ""),
         ("budget 2>&-", 0, ""),

@@ -11,6 +11,8 @@ import getpass
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -31,21 +33,37 @@ class OrderedGroup(click.Group):
 class OneLineErrors(OrderedGroup):
     """A group of commands whose errors are printed as one line, with an exit code."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options, of which ``--help`` and ``--version`` print at once."""
+        with _one_line_errors(ctx):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; exit with one line on stderr for an error that a person can act on."""
-        try:
+        with _one_line_errors(ctx):
             return super().invoke(ctx)
-        except PipelineError as error:
-            _end(ctx, error)
-        except Exception as error:
-            refused = system_error(error)
-            if refused is None:
-                raise
-            _end(ctx, refused)
+
+
+@contextmanager
+def _one_line_errors(ctx: click.Context) -> Iterator[None]:
+    try:
+        yield
+    except PipelineError as error:
+        _end(ctx, error)
+    except Exception as error:
+        refused = system_error(error)
+        if refused is None:
+            raise
+        _end(ctx, refused)
 
 
 def _end(ctx: click.Context, error: PipelineError) -> NoReturn:
     click.echo(f"dp-pipeline: {' '.join(str(error).split())}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # The end of the process would report the same again.
+        sys.stdout = None
     ctx.exit(error.exit_code)
 
 
@@ -131,7 +149,7 @@ def run_process() -> NoReturn:
     atexit._run_exitfuncs()  # noqa: SLF001
     try:
         for stream in (sys.stdout, sys.stderr):
-            # None where a shell has closed it.
+            # None where a shell has closed it, or where its error is reported.
             if stream is not None:
                 stream.flush()
     except OSError as error:
