@@ -22,14 +22,19 @@ from openpyxl import Workbook
 
 from dp_pipeline.cli import main
 from dp_pipeline.config.dataset import DatasetSpec
+from dp_pipeline.config.domain import Attribute
+from dp_pipeline.config.encoding import Levels
 from dp_pipeline.config.errors import SourceError
 from dp_pipeline.estimators.frames import column_to_arrow, plain_frame
+from dp_pipeline.export.arrow_tables import read_parquet, write_parquet
 from dp_pipeline.gate.discovery import discover
 from dp_pipeline.gate.noise import SeededNoise
 from dp_pipeline.raw.counters.undeclared import UndeclaredRows
 from dp_pipeline.raw.sources import read_source
 from dp_pipeline.raw.values import cell_codes, column_of
 from dp_pipeline.results.accountant import Accountant
+from dp_pipeline.results.bundle import TYPES
+from dp_pipeline.results.source_types import stored_columns
 from dp_pipeline.results.transcript import Transcript
 from dp_pipeline_tests.orchestration.projects import Project
 from dp_pipeline_tests.raw.written import KEY, written_spec
@@ -210,6 +215,7 @@ TYPED: dict[str, tuple[str, pa.DataType, list[Any]]] = {
     ),
     "visits": ("{levels: [1, 2]}", pa.int16(), [1, 2, None]),
     "ward": (LEVELS, pa.string(), ["01", "1", None]),
+    "part": ("{levels: [0.1, 1.5]}", pa.float32(), [0.1, 1.5, None]),
     "beds": (f"{BOUNDS}, integer: true}}", pa.int8(), [1, 40, None]),
     "weight": (f"{BOUNDS}}}", pa.float32(), [0.5, None, 40]),
 }
@@ -268,6 +274,26 @@ def test_exports_have_the_types_of_the_source(ending: str, released: Project, tm
     for name, (_, _, values) in TYPED.items():
         share = table[name].null_count / table.num_rows
         assert abs(share - values.count(None) / 3) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("type_", "levels", "is_typed"),
+    [
+        ("float", ("0.1", "0.3"), True),
+        ("float", ("0.1", "1e39"), False),
+        ("decimal128(4, 1)", ("1.5", "2.00"), True),
+        ("decimal128(4, 1)", ("1.5", "2.25"), False),
+        ("decimal128(5, 2)", ("5", "1000"), False),
+    ],
+)
+def test_exported_levels_are_read_back(type_: str, levels: tuple[str, ...], is_typed: bool) -> None:
+    attribute = Attribute("x", "x", "drop", cells=Levels(levels))
+    stored = stored_columns([("x", attribute)], {TYPES: json.dumps({"x": type_})})
+    assert bool(stored) is is_typed
+    file, column = io.BytesIO(), np.array(levels)
+    write_parquet(file, {"x": column}, stored)
+    labels = {name: typed.labels for name, typed in stored.items()}
+    assert read_parquet(file.getvalue(), labels)["x"].tolist() == column.tolist()
 
 
 def parquet_bytes() -> bytes:
