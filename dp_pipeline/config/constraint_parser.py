@@ -41,12 +41,12 @@ def _parse_items(items: Sequence[Given], parse: Callable[[Given], Parsed]) -> tu
     return tuple(parsed)
 
 
-def _listed(kind: type) -> BeforeValidator:
+def _put_in_list(kind: type) -> BeforeValidator:
     """Return the validator that puts a single ``kind`` into a list."""
     return BeforeValidator(lambda value: [value] if isinstance(value, kind) else value)
 
 
-def _lists(value: object) -> list[object]:
+def _nest_only_list(value: object) -> list[object]:
     items = fields.require_list(value)
     return [items] if all(isinstance(item, dict) for item in items) else [*items]
 
@@ -56,10 +56,10 @@ def _coarser(value: object) -> object:
     return {value: None} if isinstance(value, str) else value
 
 
-_Combination = fields.MappingOf[Annotated[fields.NonEmpty[fields.Item], _listed(str)]]
+_Combination = fields.MappingOf[Annotated[fields.NonEmpty[fields.Item], _put_in_list(str)]]
 _Combinations = Annotated[tuple[_Combination, ...], BeforeValidator(fields.require_list)]
 _ONE_OR_SEVERAL = {"anyOf": [_COMBINATION, _COMBINATIONS]}
-_OneOrSeveral = Annotated[_Combinations, _listed(dict), WithJsonSchema(_ONE_OR_SEVERAL)]
+_OneOrSeveral = Annotated[_Combinations, _put_in_list(dict), WithJsonSchema(_ONE_OR_SEVERAL)]
 _CoarserColumns = Annotated[fields.MappingOf[_Combination | None], BeforeValidator(_coarser)]
 
 
@@ -75,7 +75,7 @@ class ConstraintsSection(fields.Section):
     never: _OneOrSeveral = ()
     only: Annotated[
         tuple[_Combinations, ...],
-        BeforeValidator(_lists),
+        BeforeValidator(_nest_only_list),
         WithJsonSchema({"type": "array", "items": _ONE_OR_SEVERAL}),
     ] = ()
     depends: Annotated[
