@@ -107,15 +107,15 @@ def _typed_value(level: str, type_: str) -> Any:
         limits = np.iinfo(type_)
         is_inside = isinstance(number, int) and limits.min <= number <= limits.max
         return number if is_inside else None
-    digits, bits = _DECIMALS.fullmatch(type_), {"float": np.float32, "double": np.float64}
+    digits = _DECIMALS.fullmatch(type_)
     if number is not None and digits:
         units = Fraction(level) * 10 ** int(digits[2])
         is_valid = units.denominator == 1 and abs(units) < 10 ** int(digits[1])
         return Decimal(level) if is_valid else None
-    if number is not None and type_ in bits:
+    if number is not None and type_ in ("float", "double"):
         # As it is read back: 0.1 is another number in 32 bits.
         with np.errstate(over="ignore"):
-            value = float(bits[type_](number))
+            value = float(np.float32(number) if type_ == "float" else number)
         return value if np.isfinite(value) else None
     return level if type_.endswith("categories") else None
 
