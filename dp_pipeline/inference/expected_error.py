@@ -230,7 +230,7 @@ class ExpectedError:
             noise * of_errors.take(pairs),
             by_table * of_attribute.take(attributes),
         )
-        # Without pairs the first is of integers.
+        # Without pairs it is of integers, to which no float can be added in place.
         of_tables = np.bincount(best, by_pair, amounts.size)
         of_tables = of_tables + np.bincount(tables, by_attribute, amounts.size)
         of_tables = of_tables.reshape(amounts.shape) / amounts

@@ -33,7 +33,7 @@ class AimLike(TableModel):
     """Repeated rounds that measure the table predicted worst by the fitted model, and fit the model
     again.
 
-    clique_cells      most cells of a clique of the fitted tree
+    clique_cells      most cells of a clique of the fitted tree, or those that constraints link
     candidates        number of tables to choose from: all pairs, and as many triples as it leaves
                       room for, those with fewest cells; no table above ``clique_cells``
     rounds            T/d: a round begins with 1/T of the budget
