@@ -411,12 +411,10 @@ def require_stage(spec: DatasetSpec, snapshot: Snapshot, stage: str) -> None:
 def require_prepared(spec: DatasetSpec, snapshot: Snapshot) -> None:
     """Raise NotPrepared unless a snapshot was validated and prepared under this declaration.
 
-    So must be those of earlier windows that are read with it. The stage ``one_hot`` may be missing,
-    since no release reads it."""
-    stages = [stage for stage in stages_of(spec) if stage != "one_hot"]
+    So must be those of earlier windows that are read with it."""
     for member in snapshot.members:
         require_validated(spec, member)
-        if not all(has_stage(spec, member, stage) for stage in stages):
+        if not all(has_stage(spec, member, stage) for stage in stages_of(spec)):
             raise _not_prepared(spec, member, "is not prepared")
 
 

@@ -256,6 +256,16 @@ def test_only_the_stages_that_are_needed_are_there(tmp_path):
             prepare_stage(spec, snapshot, stage)
 
 
+def test_rows_are_prepared_when_the_last_stage_is_there(tmp_path):
+    spec = written_spec(tmp_path, "{x: {levels: [a, b]}}", **ONE_HOT)
+    snapshot = validated(spec, tmp_path, {"x": ["a"]})
+    for stage in stages_of(spec):
+        with pytest.raises(NotPrepared, match="is not prepared as people is declared now"):
+            require_prepared(spec, snapshot)
+        prepare_stage(spec, snapshot, stage)
+    require_prepared(spec, snapshot)
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.int32()])
 def test_no_rows_are_prepared_to_no_rows(tmp_path, kind):
     attributes = "{x: {bounds: [0, 1], bins: 2}, y: {levels: [a, b]}}"
