@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -283,6 +285,19 @@ def test_the_history_exists_before_programs_start(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(dev, "dev_command", lambda *_, **__: has_history.append(history.exists()))
     assert ui("--port", str(free_port())).exit_code == 0
     assert has_history == [True]
+
+
+@pytest.mark.usefixtures("started")
+def test_pages_of_the_background_end_by_an_interrupt(monkeypatch: pytest.MonkeyPatch):
+    handlers: list[Any] = []
+    get_handler = partial(signal.getsignal, signal.SIGINT)
+    monkeypatch.setattr(dev, "dev_command", lambda *_, **__: handlers.append(get_handler()))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert ui("--port", str(free_port())).exit_code == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert handlers == [signal.default_int_handler]
 
 
 def test_without_a_workspace_file_the_package_is_what_is_loaded(started, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ program behind that guard.
 """
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -59,6 +60,8 @@ def ui(port: int) -> None:
         return start(guarded_command(command), **options)
 
     vars(dev)[_STARTS] = start_guarded
+    # Programs end by SIGINT, which a shell lets a command in the background ignore.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     words = ["--host", _HOST, "--port", str(port), *code_location()]
     dev.dev_command(words, prog_name="dagster dev")
 
