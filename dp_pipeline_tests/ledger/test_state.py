@@ -190,7 +190,8 @@ def test_a_question_about_one_release_reads_no_history(full: Ledger, monkeypatch
 def test_the_draws_of_a_population_are_read_at_once(full: Ledger):
     statements: list[object] = []
     with full._book.reading() as view:
-        event.listen(view.connection, "before_cursor_execute", lambda *a: statements.append(a[2]))
+        engine, listener = view.connection.engine, lambda *given: statements.append(given[2])
+        event.listen(engine, "before_cursor_execute", listener)
         rows = view.of_population("trips")
     assert len(statements) == 2
     assert [len(entry.spends) for entry in rows if entry.event == "settled"] == [1] * 4
