@@ -32,6 +32,7 @@ from dp_pipeline_tests.models.contract import (
     check_budget,
     check_loss,
     check_replay,
+    check_valid,
     privacy_loss,
     run,
 )
@@ -132,6 +133,7 @@ def test_the_contract_holds_of_constrained_attributes(name):
     places = ((0, 0, 0, 0, 2, 0), (2, 1, 3, 5, 1, 1))
     for distance, rows in product((1, 3), FEW_PEOPLE):
         check_budget(model, rows, distance=distance, places=places, **how)
+        check_valid(model, run(model, rows, distance=distance, **how).released, domain=RULED)
     people, person = FEW_PEOPLE[1], (("1", "1", "1", "5", "0", "1"),)
     for seed in range(3):
         check_loss(model, people, person, distance=1, seed=seed, **how)
@@ -219,6 +221,8 @@ def fit(rows, declared, epsilon, noise=None, model=None) -> SyntheticTable:
     model.check(declared)
     table = model.fit(curator, epsilon=epsilon, rng=np.random.default_rng(0))
     curator.accountant.require_all_spent()
+    if len(table.codes):
+        OpenUnits(table.tables()).count("size >= 1")
     return table
 
 
