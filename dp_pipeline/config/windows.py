@@ -128,6 +128,17 @@ class Windows:
         """
         return f"{datetime.fromtimestamp(self.closing_time(name), UTC):%Y-%m-%d %H:%M} UTC"
 
+    def require_closed(self, name: str, now: int) -> None:
+        """Raise DeclarationError for a window that may not be read yet.
+
+        now   seconds since 1970 in UTC
+        """
+        if self.closing_time(name) > now:
+            raise DeclarationError(
+                f"The window {name} must be over, with its grace, but it is not: it can be "
+                f"released from {self.closing_text(name)} on: wait until then"
+            )
+
     def name_at(self, seconds: int) -> str:
         """Return the name of the window that contains a moment, in seconds since 1970 in UTC.
 

@@ -9,6 +9,7 @@ from dp_pipeline.config.amounts import epsilon_text
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import Damaged, DeclarationError, NotPrepared, PipelineError, one_of
 from dp_pipeline.config.sections import Publication
+from dp_pipeline.config.windows import now
 from dp_pipeline.export.contents import is_cleared, write_contents
 from dp_pipeline.export.folder import digest_of_export, files_of, replace_folder
 from dp_pipeline.export.verify import FETCH, verify_export
@@ -123,7 +124,8 @@ def find_newest_settled(
     """Return the newest settled release that matches a request; NotPrepared if there is none.
 
     With time windows the newest is that of the latest window. Releases of other declarations than
-    the file has now are passed over. Damaged if the release is not as it was settled.
+    the file has now are passed over. Damaged if the release is not as it was settled;
+    DeclarationError if there is none of a time window that is not closed yet.
 
     only_cleared   whether releases that may not be published are passed over, too
     """
@@ -136,6 +138,8 @@ def find_newest_settled(
         release = _settled_release(charged)
         if release is not None and (not only_cleared or is_cleared(release.bundle)):
             return release
+    if request.window:
+        spec.time_windows.require_closed(request.window, now())
     is_k_anonymous = request.name in KAnonymousRelease.names(spec)
     kind: type[Release] = KAnonymousRelease if is_k_anonymous else EpsilonRelease
     where = f" at {kind.SYMBOL}={request.level}" if request.level else ""

@@ -151,7 +151,7 @@ def parse_request(
     windows            one time window, or ``FIRST..LAST``; empty: the newest that is closed
 
     The others are fields of ``RunOptions``. DeclarationError for undeclared values, for options
-    that exclude each other, and if no time window is closed yet.
+    that exclude each other, and for a time window that is not closed yet.
     """
     spec = find_spec(dataset) if isinstance(dataset, str) else dataset
     require_available(spec)
@@ -174,12 +174,10 @@ def parse_request(
             )
         return options
     declared = spec.time_windows
-    names = declared.parse_range(windows) if windows else declared.closed(now())[-1:]
-    if not names:
-        raise DeclarationError(
-            f"{spec.name}: no window is closed yet: the first, {declared.first}, is read from "
-            f"{declared.closing_text(declared.first)} on: wait until then"
-        )
+    moment = now()
+    newest = declared.closed(moment)[-1:] or (declared.first,)
+    names = declared.parse_range(windows) if windows else newest
+    declared.require_closed(names[-1], moment)
     return replace(options, windows=names)
 
 

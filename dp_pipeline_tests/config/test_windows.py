@@ -127,10 +127,13 @@ def test_a_window_is_closed_once_it_has_ended_and_its_grace_too():
     assert weeks.closed(at("2020-01-01")) == ()
 
 
-def test_first_open_window_is_named_with_the_time_of_its_reading(tmp_path):
+@pytest.mark.parametrize("windows", ["", "2126-W01", "2126-W01..2126-W02"])
+def test_open_window_is_refused_with_the_time_of_its_reading(tmp_path, windows):
     later = WHOLE["windows"].replace("2026-W01", "2126-W01")
-    with pytest.raises(DeclarationError, match=r"2126-W01, is read from 2126-01-[0-9 :]+UTC"):
-        parse_request(loaded(tmp_path, **{**WHOLE, "windows": later}))
+    spec, day = loaded(tmp_path, **{**WHOLE, "windows": later}), "2126-01-[0-9 :]+ UTC"
+    last = windows[-8:] or "2126-W01"
+    with pytest.raises(DeclarationError, match=f"{last} must be over, .* released from {day} on"):
+        parse_request(spec, windows=windows)
 
 
 @pytest.mark.parametrize("every", PERIODS)

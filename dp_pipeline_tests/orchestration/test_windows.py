@@ -327,6 +327,9 @@ def test_windows_are_requested_by_name(project: Project, spec: DatasetSpec):
     assert "; all windows together: spent 0, ceiling no limit" in planned
     wrong = project.cli_here("plan", "stream", "--window", "2026-02")
     assert_refused(wrong, 2, "window: expected a week such as 2026-W41, from 1900 to 9989, got")
+    for command in (["run"], ["plan"], ["backfill"], ["export", "--to", "out"]):
+        later = project.cli_here(*command, "stream", "--window", "2126-W01")
+        assert_refused(later, 2, "2126-W01 must be over, with its grace, but it is not: it can be")
     with pytest.raises(DeclarationError, match="is read in windows, so --window must name one"):
         publish(project.release(spec, model="independent", epsilon="0.1"))
 
