@@ -67,6 +67,11 @@ def answer_question(
             fault = "is one that this release does not answer"
         elif match is not None:
             parts = {name: part for name, part in match.groupdict().items() if part}
+            if "any_part" in parts and of_parts:
+                raise DeclarationError(
+                    "A question with `with a part where` is about units, but `--parts` asks about "
+                    "parts: leave `--parts` out, or put the condition in `where`"
+                )
             if "any_part" in parts:
                 _require_parts(release)
             return _lines(release, method, parts, level)

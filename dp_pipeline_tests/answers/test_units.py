@@ -170,6 +170,7 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
     (lambda: ROWS.share(any_part="a = 1"), f"A share {OF_ROWS}"),
     (lambda: answer_question(ROWS, "count", of_parts=True), NO_PARTS),
     (lambda: answer_question(ROWS, "count with a part where a = 1"), NO_PARTS),
+    (lambda: answer_question(exact(), f"count {WITH_PART}", of_parts=True), "is about units, but"),
     (lambda: exact().count("region == 0 and age == 1"), "names age, a column of parts"),
     (lambda: answer_question(exact(), f"mean size {WITH_PART}"), f"A mean {OF_UNITS}mean` "),
     (lambda: answer_question(exact(), f"{QUANTILE} {WITH_PART}"), f"{OF_UNITS}quantile` "),
