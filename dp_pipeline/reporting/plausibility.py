@@ -279,9 +279,10 @@ def _no_rows(total: NoisyTotal, items: str = "rows") -> tuple[str, ...]:
     if not total.is_noise:
         return ()
     return (
-        f"No {items} to be seen: their noisy number, {total.text}, is not above its noise, so this "
-        "release is like one of an empty table. Rows that break the declaration may have been "
-        "dropped.",
+        f"No {items} to be seen: their noisy number, {number_text(total.rows)}, is below "
+        f"{number_text(DEVIATIONS * total.deviation)}, {DEVIATIONS} standard deviations of its "
+        "noise, so this release may be one of an empty table. Rows that break the declaration may "
+        "have been dropped.",
     )
 
 

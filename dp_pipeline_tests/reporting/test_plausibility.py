@@ -296,6 +296,14 @@ def test_pairs_of_more_noise_than_rows_are_mostly_noise(sizes: tuple[int, int], 
     assert warnings_about(("", 1, 1.0), ("a", 4, 9000.0)) == []
 
 
+def test_no_rows_are_said_to_be_below_deviations_of_the_noise():
+    spec, total = DatasetSpec.of_domain("town", TOWN), NoisyTotal(855.0, 229.0)
+    (warning,) = release_warnings(spec, {}, total, epsilon=Fraction(1))
+    words = "their noisy number, 855, is below 916, 4 standard deviations of its noise, so"
+    assert words in warning
+    assert release_warnings(spec, {}, NoisyTotal(916.0, 229.0), epsilon=Fraction(1)) == ()
+
+
 def test_a_release_of_no_units_is_recognised_by_its_noise():
     spec = DatasetSpec.of_domain("units", units_domain())
     tables = fit([], units_domain(), Fraction(1)).tables()
