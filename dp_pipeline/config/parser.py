@@ -22,7 +22,6 @@ from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.discovered_domain import Discover
 from dp_pipeline.config.domain import Domain, Protection
 from dp_pipeline.config.encoding import Point
-from dp_pipeline.config.errors import did_you_mean
 from dp_pipeline.config.expectation_parser import Expectations, declared_expectations
 from dp_pipeline.config.fields import below, locate_errors, require
 from dp_pipeline.config.formats import FORMAT
@@ -339,8 +338,10 @@ def _require_consistent(spec: DatasetSpec) -> None:
     published = spec.publications or ((spec.publish,) if spec.publish else ())
     for publication in published:
         model, epsilon = publication.model, publication.epsilon
-        expected, near = f"a model of {', '.join(spec.models)}", did_you_mean(model, spec.models)
-        require(model in spec.models, expected, model, "publish", hint=near)
+        # Either name may be the misspelt one: models are known to a layer above alone.
+        expected = f"a model of {', '.join(spec.models)}"
+        remedy = ": declare it under `models`, or publish one that is declared there"
+        require(model in spec.models, expected, model, "publish", hint=remedy)
         expected = f"ε from {', '.join(spec.partition_keys)}"
         require(epsilon in spec.partitions, expected, epsilon_text(epsilon), "publish")
     expected = "publish, for a new snapshot to be released"
