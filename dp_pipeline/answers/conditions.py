@@ -22,6 +22,8 @@ from dp_pipeline.config.errors import DeclarationError
 Columns = Mapping[str, np.ndarray]
 Mask = np.ndarray
 Truth = np.ndarray
+Levels = Mapping[str, Mapping[str, Mask]]
+"""Column of dates → text of a level, such as ``2026-03`` → whether each row has it."""
 
 FALSE, UNKNOWN, TRUE = np.arange(3, dtype=np.int8)
 """The truth of a condition in a row: ``UNKNOWN`` where it rests on a missing value, as in SQL."""
@@ -41,6 +43,7 @@ _EXPECTED = (
 )
 
 _LONE_EQUALS = re.compile(r"(?<![=!<>])=(?!=)")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?", re.ASCII)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
@@ -111,13 +114,15 @@ class Condition:
             values = [side.value for side in sides if isinstance(side, ast.Constant)]
             yield from ((name, str(v)) for name in names for v in values if isinstance(v, str))
 
-    def rows(self, columns: Columns) -> Mask:
+    def rows(self, columns: Columns, levels: Levels | None = None) -> Mask:
         """Return whether each row meets the condition, (rows,).
+
+        levels   of dates that the condition compares by =, !=, in or not in
 
         As in SQL, a row meets neither a comparison of its missing value nor the negation of that.
         Only ``x = 'missing'`` asks for missing values. DeclarationError for values that cannot be
         compared, such as numbers with a word."""
-        return np.asarray(_truth(self.tree, columns) == TRUE)
+        return np.asarray(_truth(self.tree, columns, levels or {}) == TRUE)
 
 
 def is_stated(condition: object) -> bool:
@@ -192,36 +197,42 @@ def _is_value(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | int | float | bool)
 
 
-def _truth(node: ast.expr, columns: Columns) -> Truth:
+def _truth(node: ast.expr, columns: Columns, levels: Levels) -> Truth:
     """Return the truth of a condition in each row, (rows,): the least of those joined by ``and``,
     the greatest of those joined by ``or``."""
     if isinstance(node, ast.BoolOp):
         join = np.minimum if isinstance(node.op, ast.And) else np.maximum
-        return np.asarray(join.reduce([_truth(value, columns) for value in node.values]))
+        return np.asarray(join.reduce([_truth(value, columns, levels) for value in node.values]))
     if isinstance(node, ast.UnaryOp):
-        return TRUE - _truth(node.operand, columns)
+        return TRUE - _truth(node.operand, columns, levels)
     assert isinstance(node, ast.Compare)
     if isinstance(node.ops[0], ast.In | ast.NotIn):
         values = cast("ast.Tuple | ast.List | ast.Set", node.comparators[0]).elts
         among = np.full(len(columns[cast("ast.Name", node.left).id]), FALSE)
         for value in values:
-            among = np.maximum(among, _compare(operator.eq, node.left, value, columns))
+            truth = _compare(operator.eq, node.left, value, columns, levels)
+            among = np.maximum(among, truth)
         return TRUE - among if isinstance(node.ops[0], ast.NotIn) else among
     sides = (node.left, *node.comparators)
     truths = [
-        _compare(_COMPARISONS[type(op)], first, second, columns)
+        _compare(_COMPARISONS[type(op)], first, second, columns, levels)
         for op, first, second in zip(node.ops, sides, sides[1:], strict=False)
     ]
     return np.asarray(np.minimum.reduce(truths))
 
 
 def _compare(
-    compare: Callable[[Any, Any], Any], first: ast.expr, second: ast.expr, columns: Columns
+    compare: Callable[[Any, Any], Any],
+    first: ast.expr,
+    second: ast.expr,
+    columns: Columns,
+    levels: Levels,
 ) -> Truth:
     """Return the truth of a comparison of two sides, of which at least one is a column.
 
     A column of texts is compared with a number as numbers where every text is a number, else as
-    texts. Missing values equal the text ``missing``, which names them."""
+    texts. Missing values equal the text ``missing``, which names them, and dates that of their
+    level."""
     if not isinstance(first, ast.Name):
         flipped = {operator.lt: operator.gt, operator.le: operator.ge}
         flipped |= {new: old for old, new in flipped.items()}
@@ -229,9 +240,14 @@ def _compare(
     name = cast("ast.Name", first).id
     column, rows = columns[name], np.full(len(columns[name]), UNKNOWN)
     present = _is_present(column)
-    if compare in (operator.eq, operator.ne) and getattr(second, "value", None) == MISSING:
-        is_missing = ~present | (column.astype(object) == MISSING)
-        return np.where(compare(is_missing, True), TRUE, FALSE)
+    if compare in (operator.eq, operator.ne) and isinstance(second, ast.Constant):
+        if second.value == MISSING:
+            is_missing = ~present | (column.astype(object) == MISSING)
+            return np.where(compare(is_missing, True), TRUE, FALSE)
+        is_level = levels.get(name, {}).get(str(second.value))
+        if is_level is not None:
+            truth = np.where(compare(is_level, True), TRUE, FALSE)
+            return np.where(present, truth, UNKNOWN)
     if isinstance(second, ast.Name):
         present &= _is_present(columns[second.id])
         values, other = column[present], columns[second.id][present]
@@ -269,7 +285,8 @@ def _to_one_type(values: np.ndarray, constant: Any, name: str) -> tuple[np.ndarr
     is_date = values.dtype.kind == "M"
     try:
         if is_date:
-            return values, np.datetime64(str(constant))
+            # NumPy reads words and parts of dates too: 99 would be a year.
+            return values, np.datetime64(str(constant) if _DATE.fullmatch(str(constant)) else "?")
         is_number = values.dtype.kind in "iuf"
         return values, float(constant) if is_number and isinstance(constant, str) else constant
     except ValueError:

@@ -13,6 +13,7 @@ from dp_pipeline.answers.estimate import Basis, Estimate, quantile_of_normal, re
 from dp_pipeline.answers.noisy_tables import dependence_of, without_last_levels
 from dp_pipeline.answers.precision import Precision, Sums
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import MISSING
 from dp_pipeline.config.encoding import FloatArray, Names, number_of
 from dp_pipeline.config.errors import DeclarationError, one_of, require_integer
@@ -21,6 +22,8 @@ from dp_pipeline.results.synthetic_table import read_noisy_tables, stored_groupi
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Clocks = Mapping[str, Clock]
 
 Of = Literal["table", "population"]
 """Whose numbers are estimated: of the true rows, or of the population that they are a sample of."""
@@ -50,6 +53,8 @@ class OpenTable:
     labels       attribute → texts of its levels
     items        number of items, such as parts of a unit, that a row represents for each 1 that it
                  adds to a measured table: (rows,); None: 1
+    clocks       column → the clock in whose format its dates are texts, which conditions and means
+                 take as dates
 
     A number equals that of the synthetic rows, scaled to the estimated number of true rows.
     Conditions compare columns with values (see ``count``).
@@ -64,8 +69,13 @@ class OpenTable:
         attributes: Mapping[str, str],
         labels: Mapping[str, Sequence[str]],
         items: FloatArray | None = None,
+        clocks: Clocks | None = None,
     ) -> None:
-        self._columns, self.precision = columns, precision
+        self._released, self.precision = columns, precision
+        read = {name: clock.read_release_values for name, clock in (clocks or {}).items()}
+        self._columns = {
+            name: read[name](values) if name in read else values for name, values in columns.items()
+        }
         self._attributes, self._labels = attributes, labels
         self._items = np.ones(precision.rows) if items is None else items
         self._mass = precision.released.weigh(self._items)
@@ -225,7 +235,9 @@ class OpenTable:
     def _bounds_of(self, column: str) -> tuple[float, float]:
         """Return the least and the greatest number in the texts of a column's levels or bins.
 
-        They are infinite where no text is a number."""
+        They are infinite for dates, and where no text is a number."""
+        if self._columns[column].dtype.kind == "M":
+            return -np.inf, np.inf
         texts = [text.strip("[)]").split(", ") for text in self._labels[self._attributes[column]]]
         numbers = [number_of(text) for ends in texts for text in ends]
         ends = [number for number in numbers if number is not None]
@@ -297,7 +309,7 @@ class OpenTable:
         import pandas as pd
 
         rng = np.random.default_rng(seed)
-        frame = pd.DataFrame(dict(self._columns)).iloc[self._firsts]
+        frame = pd.DataFrame(dict(self._released)).iloc[self._firsts]
         for _ in range(number):
             weights = self.precision.draw_weights(rng) * self._items
             weights = np.add.reduceat(weights, self._firsts)
@@ -320,14 +332,19 @@ class OpenTable:
             return np.ones(self.precision.rows, dtype=np.bool_), ()
         condition = Condition.parse(where, self.columns)
         used = tuple(self._attributes[column] for column in condition.columns)
+        levels: dict[str, dict[str, np.ndarray]] = {}
         for column, text in condition.texts():
-            levels = self._labels[self._attributes[column]]
-            # A misspelt level would be counted as none; dates and bins are compared by value.
-            if self._columns[column].dtype.kind in "UO" and text not in levels:
+            attribute, kind = self._attributes[column], self._columns[column].dtype.kind
+            labels = self._labels[attribute]
+            # A misspelt level would be counted as none; numbers are compared by value.
+            if kind in "UO" and text not in labels:
                 raise DeclarationError(
-                    f"The value of {column} in a condition {one_of(levels, text)}"
+                    f"The value of {column} in a condition {one_of(labels, text)}"
                 )
-        return condition.rows(self._columns), used
+            if kind == "M" and text in labels:
+                codes = self.precision.codes[attribute]
+                levels.setdefault(column, {})[text] = codes == labels.index(text)
+        return condition.rows(self._columns, levels), used
 
     def count_rows(
         self, rows: np.ndarray, used: Names, *, of: Of = "table", level: float = 0.95
@@ -483,8 +500,10 @@ class OpenTable:
         return require_column(column, self.columns, is_compared=False)
 
 
-def open_table(tables: Tables) -> OpenTable:
-    """Return a release of rows, not of units with parts, opened from the tables of its bundle."""
+def open_table(tables: Tables, clocks: Clocks | None = None) -> OpenTable:
+    """Return a release of rows, not of units with parts, opened from the tables of its bundle.
+
+    clocks   column → the clock in whose format its dates are texts"""
     codes, labels = codes_and_labels(tables)
     synthetic = dict(tables["synthetic"])
     attributes = dict(zip(synthetic, codes, strict=True))
@@ -498,7 +517,7 @@ def open_table(tables: Tables) -> OpenTable:
     }
     measured = [without_last_levels(table, complete, groupings) for table in measured]
     precision = Precision(ReleasedRows(codes, sizes), measured, groupings, dependence_of(tables))
-    return OpenTable(synthetic, precision, attributes, labels)
+    return OpenTable(synthetic, precision, attributes, labels, clocks=clocks)
 
 
 def union(first: Names, second: Names) -> Names:

@@ -27,6 +27,7 @@ from dp_pipeline.answers.noisy_tables import dependence_of
 from dp_pipeline.answers.precision import Precision
 from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.answers.tables import (
+    Clocks,
     Of,
     OpenTable,
     is_population,
@@ -166,7 +167,7 @@ class OpenUnits(OpenTable):
         "`parts.{method}` (`--parts`) about parts"
     )
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, clocks: Clocks | None = None) -> None:
         codes, labels = codes_and_labels(tables)
         self._sizes = codes[SIZE] + int(labels[SIZE][0])
         rows = np.maximum(1, self._sizes)
@@ -193,12 +194,11 @@ class OpenUnits(OpenTable):
             stored_groupings(tables),
             dependence_of(tables),
         )
-        super().__init__(of_units, precision, attributes, labels)
+        super().__init__(of_units, precision, attributes, labels, clocks=clocks)
         self._firsts = firsts
         self._possible_sizes = np.array([int(label) for label in labels[SIZE]])
-        self.parts = OpenParts(
-            of_units | of_parts, precision, attributes, labels, self._sizes.astype(np.float64)
-        )
+        columns, items = of_units | of_parts, self._sizes.astype(np.float64)
+        self.parts = OpenParts(columns, precision, attributes, labels, items, clocks)
         """The parts, with the attributes of their units: every method counts parts."""
 
     def rows_where(self, where: str) -> tuple[np.ndarray, Names]:
@@ -351,7 +351,9 @@ def _in_rows(values: np.ndarray, is_part: np.ndarray) -> np.ndarray:
     return rows
 
 
-def open_tables(tables: Tables) -> OpenTable | OpenUnits:
+def open_tables(tables: Tables, clocks: Clocks | None = None) -> OpenTable | OpenUnits:
     """Return a release opened from the tables of its bundle: ``OpenUnits`` for units with parts,
-    else ``OpenTable``."""
-    return OpenUnits(tables) if "units" in tables else open_table(tables)
+    else ``OpenTable``.
+
+    clocks   column → the clock in whose format its dates are texts"""
+    return OpenUnits(tables, clocks) if "units" in tables else open_table(tables, clocks)

@@ -137,6 +137,23 @@ class Clock:
         moments = ((_EPOCH + number * unit).astimezone(zone) for number in numbers.tolist())
         return np.array([moment.strftime(self.format) for moment in moments], dtype=np.str_)
 
+    def read_release_values(self, texts: np.ndarray) -> NDArray[np.datetime64]:
+        """Return texts in ``format`` (n,) as the local times of ``wall_times``; None as NaT.
+
+        ValueError for another text.
+
+        >>> Clock("date", format="%d.%m.%Y").read_release_values(np.array(["05.10.2026", None]))
+        array(['2026-10-05',        'NaT'], dtype='datetime64[D]')
+        """
+        rows = texts.tolist()
+        walls = {
+            text: datetime.strptime(text, self.format).replace(tzinfo=None)
+            for text in {*rows} - {None}
+        }
+        unit = "D" if self.kind == "date" else "s"
+        seconds = np.array([walls.get(text) for text in rows], dtype="datetime64[s]")
+        return seconds.astype(f"datetime64[{unit}]")
+
     def lower_bound(self, text: str) -> int | None:
         """Return an ISO 8601 lower bound as days or seconds since 1970; None for other texts."""
         return Clock(self.kind, self.zone).number(text)

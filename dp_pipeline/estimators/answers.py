@@ -69,7 +69,7 @@ class TableAnswers:
 
     def _open_release(self) -> OpenTable:
         if self._opened is None or self._opened[0] is not self._table:
-            self._opened = self._table, open_tables(self._table.tables())
+            self._opened = self._table, open_tables(self._table.tables(), self._table.clocks())
         return self._opened[1]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from dp_pipeline.answers.boxes import OpenClusters, open_clusters
 from dp_pipeline.answers.tables import OpenTable
 from dp_pipeline.answers.units import OpenUnits, open_tables
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.errors import Damaged, DeclarationError
 from dp_pipeline.config.system_errors import system_line, to_path
 from dp_pipeline.export.folder import read_descriptor
@@ -35,12 +36,25 @@ def open_release(folder: str | Path) -> OpenTable | OpenUnits | OpenClusters:
             "a table of another model"
         )
     try:
-        return open_clusters(tables) if "centres" in tables else open_tables(tables)
+        if "centres" in tables:
+            return open_clusters(tables)
+        clocks = {
+            column: _clock(field)
+            for file in resources
+            if file["name"] in ("synthetic", "units")
+            for column, field in zip(tables[file["name"]], file["schema"]["fields"], strict=True)
+            if "format" in field
+        }
+        return open_tables(tables, clocks)
     except (LookupError, ValueError, TypeError):
         raise Damaged(
             f"{root} must hold tables of one release, but these do not belong together: fetch the "
             "export again"
         ) from None
+
+
+def _clock(field: Mapping[str, str]) -> Clock:
+    return Clock("date" if field["type"] == "date" else "timestamp", format=field["format"])
 
 
 def _read(root: Path, resource: Mapping[str, object]) -> Columns:

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 
+from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import SIZE, UNIT_WEIGHT, Attribute, Domain, Parts, Pieces
 from dp_pipeline.config.encoding import Bins, FloatArray, IntArray, Names
 from dp_pipeline.config.errors import Damaged, DeclarationError
@@ -40,19 +41,24 @@ def decode_columns(
     values is an object array with None, or has NaT. Attributes that share a source column get their
     own names. Columns of more rows than a batch are drawn again at each access.
     """
+    columns = {
+        name: _Decoding(attribute, codes[:, attributes.index(attribute.name)])
+        for name, attribute in _source_columns(attributes, domain).items()
+    }
+    if len(codes) <= ROWS_A_BATCH:
+        return {name: next(column.sample(rng)) for name, column in columns.items()}
+    return LongColumns({name: column.repeatable(rng) for name, column in columns.items()})
+
+
+def _source_columns(attributes: Names, domain: Domain) -> dict[str, Attribute]:
+    """Return column of the source → attribute, in declared order."""
     declared = [domain[name] for name in domain.names if name in attributes]
     sources = [attribute.column for attribute in declared]
     names = [a.name if sources.count(a.column) > 1 else a.column for a in declared]
     if len(set(names)) < len(names):
         # The name of one attribute is the column of another.
         names = [attribute.name for attribute in declared]
-    columns = {
-        name: _Decoding(attribute, codes[:, attributes.index(attribute.name)])
-        for name, attribute in zip(names, declared, strict=True)
-    }
-    if len(codes) <= ROWS_A_BATCH:
-        return {name: next(column.sample(rng)) for name, column in columns.items()}
-    return LongColumns({name: column.repeatable(rng) for name, column in columns.items()})
+    return dict(zip(names, declared, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,6 +356,17 @@ class SyntheticTable:
         else:
             rows = self._units_and_parts(parts, rng)
         return {**rows, "codes": dict(self._column), **self.tables_without_rows()}
+
+    def clocks(self) -> dict[str, Clock]:
+        """Return column → clock, for each column whose dates are texts in a declared format."""
+        of_parts = self.domain.parts.attributes if self.domain.parts is not None else ()
+        of_units = tuple(name for name in self.attributes if name not in (SIZE, *of_parts))
+        return {
+            column: attribute.clock
+            for names in (of_units, of_parts)
+            for column, attribute in _source_columns(names, self.domain).items()
+            if attribute.clock is not None and attribute.clock.format
+        }
 
     def tables_without_rows(self) -> dict[str, Columns]:
         """Return the tables to store, without those that list every synthetic row."""

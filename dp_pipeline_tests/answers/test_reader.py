@@ -6,6 +6,9 @@ import pytest
 from click.testing import CliRunner
 
 from dp_pipeline.cli import main
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.export.opening import open_release
+from dp_pipeline.export.tables import FORMATS
 from dp_pipeline_tests.export.samples import exported, map_release, table_release
 from dp_pipeline_tests.test_architecture import ROOT, run_code
 
@@ -24,6 +27,9 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from dp_pipeline.cli import main
+from dp_pipeline.config.errors import DeclarationError
+from dp_pipeline.export.opening import open_release
+from dp_pipeline.export.tables import FORMATS
 main"""
 
 
@@ -56,3 +62,22 @@ def test_another_home_gives_the_same_intervals(tmp_path: Path) -> None:
         answers.add(result.stdout)
         assert [path.name for path in (tmp_path / home).iterdir()] == ["table"]
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_dates_in_a_format_are_asked_for_as_dates(ending: str, tmp_path: Path) -> None:
+    """Two of the four people left in each half of the hundred days since 1970-01-01."""
+    release = open_release(exported(tmp_path / "table", table_release(), ending))
+    for where in (
+        "Left >= '1970-02-20'",
+        "Left = '[1970-02-20, 1970-04-10]'",
+        "Left not in ('[1970-01-01, 1970-02-20)', 'missing')",
+    ):
+        assert release.share(where).value == 0.5
+    assert 0 < release.mean("Left").value < 100
+    assert 50 <= release.quantile("Left", 1).value < 100
+    for text in "20.02.1970", "1970-02", "99", "today":
+        with pytest.raises(DeclarationError, match=r"compares \w+, a column of dates, with"):
+            release.count(f"Left >= '{text}'")
+    (rows,) = release.replicates(1, seed=1)
+    assert rows["Left"].str.fullmatch(r"\d\d\.\d\d\.1970").all()

@@ -232,6 +232,45 @@ def test_dates_come_back_in_the_format_that_they_came_in(kind: str, nullable: bo
     assert (days.dt.strftime("%G-W%V") == "2026-W10").mean() > 0.9
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("nullable", [False, True])
+def test_dates_in_a_format_are_asked_for_as_dates(kind: str, nullable: bool) -> None:
+    """Seven hundred rows of one week; noise adds a row or two to others."""
+    values, format_ = FORMATS[kind]
+    fit = fitted(values, {**WEEKS, "format": format_, "nullable": nullable})
+    for where in (
+        "day >= '2026-03-02' and day < '2026-03-09'",
+        "day = '2026-W10'",
+        "day in ('2026-W10',)",
+        "not day != '2026-W10'",
+    ):
+        count = fit.count(where)
+        assert (count.value, count.basis) == (pytest.approx(700, abs=30), "measured")
+    middle = (DAYS[3] - pd.Timestamp(0)).days
+    assert fit.quantile("day", 0.5).value == pytest.approx(middle, abs=1)
+    for text in "05.03.2026", "2026-03", "99":
+        with pytest.raises(InvalidParameter, match=r"compares \w+, a column of dates, with"):
+            fit.count(f"day >= '{text}'")
+
+
+@pytest.mark.parametrize("format_", ["%d.%m.%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S %z", "%Y-%j %H%M%S"])
+def test_times_in_a_format_are_on_the_clock_of_their_zone(format_: str) -> None:
+    noon = pd.Series(NOON_OF_ZURICH.strftime(format_), dtype="str")
+    form = {"type": "timestamp", "bounds": ["2026-03-02", "2026-03-08"], "every": "hour"}
+    fit = fitted(noon, {**form, "zone": "Europe/Zurich", "format": format_})
+    assert fit.count("day >= '2026-03-04 12:00' and day < '2026-03-04 13:00'").value > 80
+    assert fit.count("day = '2026-03-04T12'").value > 80
+
+
+def test_a_mean_of_dates_by_year_has_two_ends() -> None:
+    """Years are numbers too, but no bounds of days since 1970."""
+    form = {"bounds": ["2020-01-01", "2026-12-31"], "every": "year"}
+    days = (pd.Timestamp("2026-07-02") - pd.Timestamp(0)).days
+    mean = fitted(DATES["texts"], form).mean("day")
+    assert mean.value == pytest.approx(days, abs=60)
+    assert mean.low < mean.value < mean.high
+
+
 @pytest.mark.parametrize(("type_", "format_"), [("int64", "%d.%m.%Y"), ("int16", "%Y%m%d")])
 def test_integers_that_no_format_fits_are_no_error(type_: str, format_: str) -> None:
     """Noise alone has rows of them."""
