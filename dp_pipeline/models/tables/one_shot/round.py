@@ -242,18 +242,17 @@ class Round:
         """Spend the whole remaining budget on tables and on less noise in one-way marginals; return
         both.
 
-        Where units have parts no marginal is refined: if there is no table either, marginals are
-        measured a second time instead."""
+        Where units have parts, marginals are measured a second time instead of refined."""
         left, has_parts = float(self.left), self.curator.domain.parts is not None
         of_tables, of_singles = self.error(stage, scores).divide(tables, left)
-        # Refined noise is sampled in time that grows with its scale, and a unit weighs 2^16.
-        is_again = (of_singles > SMALLEST_REFINEMENT * left) & (not has_parts or not tables)
+        is_again = of_singles > SMALLEST_REFINEMENT * left
         again = [(name,) for name, is_one in zip(self.sizes, is_again, strict=True) if is_one]
         amounts = self._split((*tables, *again), np.concatenate([of_tables, of_singles[is_again]]))
         coarse = self.curator.grouped(stage.groupings)
         measured = coarse.tabulate(amounts_of(amounts, tables)) if tables else ()
         singles = list(stage.measured)
         if again and has_parts:
+            # Refined noise is sampled in time that grows with its scale, and a unit weighs 2^16.
             singles += self.curator.tabulate(amounts_of(amounts, again))
         elif again:
             refined = self.curator.refine(amounts_of(amounts, again))
