@@ -27,9 +27,6 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from dp_pipeline.cli import main
-from dp_pipeline.config.errors import DeclarationError
-from dp_pipeline.export.opening import open_release
-from dp_pipeline.export.tables import FORMATS
 main"""
 
 
