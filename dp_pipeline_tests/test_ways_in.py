@@ -359,3 +359,12 @@ def test_a_wrong_file_is_named(kind: str, name: str, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=re.escape(message)) as refused:
         read_source(written_spec(tmp_path, attributes, purpose="release", source=source))
     assert "Waltraud" not in str(refused.value), "a first line may be a row"
+
+
+def test_a_row_with_one_declared_name_is_not_quoted(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("age,Waltraud,2\n34,m,1\n")
+    attributes = "{age: {bounds: [0, 9], bins: 3}, sex: {levels: [m, f]}, rooms: {levels: [1, 2]}}"
+    source = "{kind: csv, path: rows}"
+    with pytest.raises(SourceError, match="expected a column 'sex', got 3 columns") as refused:
+        read_source(written_spec(tmp_path, attributes, purpose="release", source=source))
+    assert "Waltraud" not in str(refused.value)

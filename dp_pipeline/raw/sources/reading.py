@@ -137,11 +137,11 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     """Raise SourceError unless every declared column is among ``names``, and none is repeated.
 
     The message lists names, which are public. But the first line of a CSV file or a sheet may be a
-    row: it is quoted only where another declared column is named in it.
+    row: it is quoted only where half of the declared columns or more are named in it.
     """
     columns, source = declared_columns(spec), spec.source
     may_be_row = source.kind in ("csv", "xlsx") and not source.header
-    is_quoted = not may_be_row or not {*columns}.isdisjoint(names)
+    is_quoted = not may_be_row or 2 * len({*columns} & {*names}) >= len({*columns})
     if len(set(names)) != len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         got = f"{twice!r} twice" if twice in columns else "a repeated name"
