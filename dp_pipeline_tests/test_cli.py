@@ -94,12 +94,28 @@ def require_whole_sentences(help_text: str) -> None:
         assert re.search(r"^  [a-z-]+ +[A-Z].+[^.]\.$", line), line
 
 
-@pytest.mark.parametrize("command", [["run"], ["plan"], ["data", "check"], ["frobnicate"], []])
-def test_a_command_without_what_it_needs_is_wrong_use(command: list[str], project: Project):
-    result = project.cli_here(*command)
-    assert result.code == 2
+WRONG_USES = {
+    "run": "Missing argument 'DATASET' (`dp-pipeline run",
+    "plan": "Missing argument 'DATASET' (`dp-pipeline plan",
+    "data check": "Missing argument 'FILE' (`dp-pipeline data check",
+    "run rides --frobnicate": "No such option '--frobnicate'",
+    "--frobnicate": "No such option '--frobnicate'",
+    "frobnicate": "No such command 'frobnicate'",
+    "bacfill rides": "No such command 'bacfill': did you mean backfill?",
+    "data chekc": "No such command 'chekc'",
+}
+
+
+@pytest.mark.parametrize("command", WRONG_USES)
+def test_a_wrong_use_of_the_command_line_takes_one_line(command: str, project: Project):
+    result = project.cli_here(*command.split())
+    assert_refused(result, 2, WRONG_USES[command], " --help` lists what it takes)")
+
+
+def test_the_command_line_without_a_command_prints_its_help(project: Project):
+    result = project.cli_here()
+    assert (result.code, result.out) == (2, "")
     assert "Usage: dp-pipeline" in result.err
-    assert "Traceback" not in result.err
 
 
 def test_a_plan_and_a_check_read_no_row_and_make_nothing(project: Project):

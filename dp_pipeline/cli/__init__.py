@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from dp_pipeline import __version__
-from dp_pipeline.config.errors import PipelineError
+from dp_pipeline.config.errors import DeclarationError, PipelineError, did_you_mean
 from dp_pipeline.config.system_errors import system_error
 
 
@@ -50,6 +50,11 @@ def _one_line_errors(ctx: click.Context) -> Iterator[None]:
         yield
     except PipelineError as error:
         _end(ctx, error)
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        message, command = error.format_message().rstrip("."), (error.ctx or ctx).command_path
+        _end(ctx, DeclarationError(f"{message} (`{command} --help` lists what it takes)"))
     except Exception as error:
         refused = system_error(error)
         if refused is None:
@@ -114,10 +119,13 @@ class Commands(OneLineErrors):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         module, _, name = COMMANDS.get(cmd_name, "").partition(":")
         if not module:
-            return None
+            if cmd_name.startswith("-") or ctx.resilient_parsing:
+                return None
+            near = did_you_mean(cmd_name, COMMANDS)
+            raise click.UsageError(f"No such command {cmd_name!r}{near}", ctx)
         command: Any = getattr(import_module(f"dp_pipeline.{module}"), name)
         return command  # type: ignore[no-any-return]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp_pipeline.cli.export import require_folder
 from dp_pipeline.cli.options import READER, Reader
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def ask(folder: Path, question: str, level: float, parts: bool, reader: Reader) 
     from dp_pipeline.answers.questions import answer_question
     from dp_pipeline.export.opening import open_release
 
+    require_folder("FOLDER", folder)
     lines = answer_question(open_release(folder), question, level=level, of_parts=parts)
     reader.print_output(
         lambda: {"question": question, "level": level, "answers": [dict(line) for line in lines]},

@@ -279,7 +279,7 @@ def restore(rows: tuple[str, ...], reason: str) -> None:
     for text in rows:
         number, _, digest = text.partition(":")
         if not re.fullmatch(r"-?[0-9]{1,18}", number) or not digest:
-            raise click.UsageError(
+            raise DeclarationError(
                 "--row: expected NUMBER:DIGEST, as `dp-pipeline budget verify` prints it, got "
                 f"{text[:80]!r}"
             )

@@ -38,7 +38,7 @@ def data_check(file: Path, sample: int | None, reader: Reader) -> None:
 
     if sample is not None:
         if reader.is_program:
-            raise click.UsageError(
+            raise DeclarationError(
                 "--sample: exact numbers must not be stored, so --json cannot be used with it: "
                 "leave one of them out"
             )

@@ -75,10 +75,19 @@ def test_missing_values_are_counted_by_their_name_alone() -> None:
         synthesizer.count("age > 3")
 
 
-def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["ask", str(tmp_path), "count"])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "datapackage.json does not exist: name the folder of an export" in result.stderr
+@pytest.mark.parametrize(
+    ("folder", "code", "words"),
+    [
+        ("", 1, "datapackage.json does not exist: name the folder of an export"),
+        ("absent", 2, "absent is not a folder: name the folder of an export"),
+        ("s3://shop/trips", 2, "must be a folder of this computer, not an address that begins"),
+    ],
+)
+def test_a_folder_that_is_no_export_is_refused(folder, code, words, tmp_path: Path) -> None:
+    path = folder if "://" in folder else str(tmp_path / folder)
+    result = CliRunner().invoke(main, ["ask", path, "count"])
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert words in result.stderr
 
 
 MODELS = ["one_shot", "independent", "privbayes", "privhd", "priview", "jtree", "mst", "aim_like"]
