@@ -257,6 +257,26 @@ def refused_as_by_plan(folder: Path, *, code: int = 2, **changes: str) -> str:
 
 
 @pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("models", "unreleased"),
+    [
+        ("{one_shot: }", ["x"]),
+        ("{one_shot: , htree_kmeans: {k: 2, columns: z}}", ["x"]),
+        ("{one_shot: , htree_kmeans: {k: 2}}", []),
+        ("{htree_kmeans: {k: 2, columns: z}}", []),
+    ],
+)
+def test_a_number_that_no_table_can_have_is_a_warning(models, unreleased, folder: Path) -> None:
+    lines = warnings(
+        folder,
+        attributes="attributes: {x: {bounds: [0, 9]}, z: {bounds: [0, 9], bins: 3}}",
+        models=f"models: {models}",
+    )
+    advice = "declare `bins` or `edges`, without which no table has it"
+    assert lines == [f"no model releases {name}: {advice}" for name in unreleased]
+
+
+@pytest.mark.usefixtures("ledger")
 def test_a_folder_that_no_command_looks_into_is_a_warning(folder: Path, monkeypatch) -> None:
     monkeypatch.setenv("DP_PIPELINE_DATASETS", str(folder / ".."))
     assert warnings(folder) == [

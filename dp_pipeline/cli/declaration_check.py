@@ -25,7 +25,8 @@ from dp_pipeline.config.source import FILES
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model, price_of_everything
-from dp_pipeline.models.base import declared_guarantee
+from dp_pipeline.models.base import clustering_columns, declared_guarantee
+from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.first_rows import ParsedRows, parse_first_rows
 from dp_pipeline.raw.generators import GENERATORS
 from dp_pipeline.raw.sources import BUNDLED
@@ -111,8 +112,23 @@ def find_warnings(spec: DatasetSpec, file: Path) -> list[str]:
         "synthetic rows from contradicting that"
         for fine, coarse in proposed_dependences(spec.domain)
     ]
+    lines += [
+        f"no model releases {name}: declare `bins` or `edges`, without which no table has it"
+        for name in _numbers_of_no_model(spec)
+    ]
     error = _home_error()
     return [*lines, f"`run` and `plan` will not know where to write: {error}"] if error else lines
+
+
+def _numbers_of_no_model(spec: DatasetSpec) -> list[str]:
+    """Return the numbers without bins that no clustering has; none where all models are such."""
+    models = [build_model(spec, name) for name in spec.models]
+    clusterings = [model for model in models if isinstance(model, Clustering)]
+    if len(clusterings) == len(models):
+        return []
+    domain = spec.widest.domain
+    used = {name for model in clusterings for name in clustering_columns(model.columns, domain)}
+    return [name for name in domain.names if name not in {*domain.discrete, *used}]
 
 
 def require_runnable(spec: DatasetSpec, file: Path) -> None:
