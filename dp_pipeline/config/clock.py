@@ -34,6 +34,7 @@ LAST_SECOND = (datetime(9999, 12, 30, tzinfo=UTC) - _EPOCH) // _SECOND
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII
 )
+_YEAR = re.compile(r"(?<!%)((?:%%)*)%Y")
 _DIRECTIVES = {"timestamp": "aAbBdfHIjmMpSyYz%", "date": "aAbBdjmyY%"}
 """Directives of a format, each allowed once; others differ between systems."""
 
@@ -129,13 +130,22 @@ class Clock:
 
     def release_values(self, numbers: NDArray[np.number]) -> np.ndarray:
         """Return days or seconds since 1970 (n,) as texts in ``format``, or as the local times
-        of ``wall_times`` where ``format`` is empty."""
+        of ``wall_times`` where ``format`` is empty.
+
+        >>> Clock("date", format="%d.%m.%Y").release_values(np.array([-719162])).tolist()
+        ['01.01.0001']
+        """
         if not self.format:
             return self.wall_times(numbers)
         unit = timedelta(days=1) if self.kind == "date" else _SECOND
         zone = ZoneInfo("UTC" if self.kind == "date" else self.zone)
         moments = ((_EPOCH + number * unit).astimezone(zone) for number in numbers.tolist())
-        return np.array([moment.strftime(self.format) for moment in moments], dtype=np.str_)
+        texts = [
+            # Systems differ in the digits of years before 1000, of which ``strptime`` reads four.
+            moment.strftime(_YEAR.sub(rf"\g<1>{moment.year:04}", self.format))
+            for moment in moments
+        ]
+        return np.array(texts, dtype=np.str_)
 
     def read_release_values(self, texts: np.ndarray) -> NDArray[np.datetime64]:
         """Return texts in ``format`` (n,) as the local times of ``wall_times``; None as NaT.
