@@ -43,7 +43,7 @@ _EXPECTED = (
 )
 
 _LONE_EQUALS = re.compile(r"(?<![=!<>])=(?!=)")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d+)?)?)?)?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?)?", re.ASCII)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 
 
@@ -285,8 +285,10 @@ def _to_one_type(values: np.ndarray, constant: Any, name: str) -> tuple[np.ndarr
     is_date = values.dtype.kind == "M"
     try:
         if is_date:
-            # NumPy reads words and parts of dates too: 99 would be a year.
-            return values, np.datetime64(str(constant) if _DATE.fullmatch(str(constant)) else "?")
+            # NumPy reads words and parts of dates too: 99 would be a year. In units finer than
+            # microseconds it compares years that overflow.
+            text = str(constant) if _DATE.fullmatch(str(constant)) else "?"
+            return values, np.datetime64(text, "us")
         is_number = values.dtype.kind in "iuf"
         return values, float(constant) if is_number and isinstance(constant, str) else constant
     except ValueError:

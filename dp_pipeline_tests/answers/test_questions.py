@@ -127,6 +127,7 @@ COLUMNS = {
     "code": np.array(["1", "2", "10", "1"]),
     "income": np.array([None, 10.5, 20.0, None], dtype=object),
     "day": np.array(["2026-01-01", "NaT", "2026-03-01", "2026-02-01"], dtype="datetime64[D]"),
+    "time": np.array(["1600-01-01", "NaT", "2026-03-01T12:00", "2300-01-01"], "datetime64[s]"),
     "hours per week": np.array([1, 2, 3, 4]),
     "column_0_": np.array([6, 7, 8, 9]),
 }
@@ -138,6 +139,7 @@ HUGE = "9" * 400  # above every float
     ("sex = 'f'", "1010"), ("sex == 'f' and not age > 50", "1000"), ("sex in ('m', 'x')", "0101"),
     ("sex == 'a = b'", "0000"), ("code >= 2", "0110"), ("code == '10'", "0010"),
     ("day != 'missing'", "1011"), ("day >= '2026-02-01'", "0011"),
+    ("time >= '2026-03-01 12:00:00.000000000'", "0011"),
     ("not income in (20, 'missing')", "0100"), ("`hours per week` <= 2", "1100"),
     ("column_0_ = 7", "0100"), ("`column_0_` = 7", "0100"),
     pytest.param(f"code < {HUGE}", "1111", id="below a huge number"),
