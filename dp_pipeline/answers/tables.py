@@ -16,7 +16,7 @@ from dp_pipeline.answers.released_rows import ReleasedRows, codes_and_labels
 from dp_pipeline.config.clock import Clock
 from dp_pipeline.config.domain import MISSING
 from dp_pipeline.config.encoding import FloatArray, Names, number_of
-from dp_pipeline.config.errors import DeclarationError, one_of, require_integer
+from dp_pipeline.config.errors import Damaged, DeclarationError, one_of, require_integer
 from dp_pipeline.results.clusters import Tables
 from dp_pipeline.results.synthetic_table import read_noisy_tables, stored_groupings
 
@@ -72,10 +72,7 @@ class OpenTable:
         clocks: Clocks | None = None,
     ) -> None:
         self._released, self.precision = columns, precision
-        read = {name: clock.read_release_values for name, clock in (clocks or {}).items()}
-        self._columns = {
-            name: read[name](values) if name in read else values for name, values in columns.items()
-        }
+        self._clocks, self._dates = clocks or {}, dict[str, np.ndarray]()
         self._attributes, self._labels = attributes, labels
         self._items = np.ones(precision.rows) if items is None else items
         self._mass = precision.released.weigh(self._items)
@@ -85,7 +82,25 @@ class OpenTable:
     @property
     def columns(self) -> Names:
         """The names of the columns, as conditions use them."""
-        return tuple(self._columns)
+        return tuple(self._released)
+
+    def _values(self, column: str) -> np.ndarray:
+        """Return the values of a column (rows,), as dates where they are texts in a format.
+
+        These are read at first use, as a million different ones take half a minute. Damaged where
+        they are not in the format."""
+        if column not in self._clocks:
+            return self._released[column]
+        if column not in self._dates:
+            clock = self._clocks[column]
+            try:
+                self._dates[column] = clock.read_release_values(self._released[column])
+            except (ValueError, TypeError):
+                raise Damaged(
+                    f"The column {column} must hold dates as {clock.format}, but one is not: fetch "
+                    "the export again"
+                ) from None
+        return self._dates[column]
 
     def __repr__(self) -> str:
         rows = f"about {self.precision.total:,.0f} rows"
@@ -236,7 +251,7 @@ class OpenTable:
         """Return the least and the greatest number in the texts of a column's levels or bins.
 
         They are infinite for dates, and where no text is a number."""
-        if self._columns[column].dtype.kind == "M":
+        if self._values(column).dtype.kind == "M":
             return -np.inf, np.inf
         texts = [text.strip("[)]").split(", ") for text in self._labels[self._attributes[column]]]
         numbers = [number_of(text) for ends in texts for text in ends]
@@ -334,7 +349,7 @@ class OpenTable:
         used = tuple(self._attributes[column] for column in condition.columns)
         levels: dict[str, dict[str, np.ndarray]] = {}
         for column, text in condition.texts():
-            attribute, kind = self._attributes[column], self._columns[column].dtype.kind
+            attribute, kind = self._attributes[column], self._values(column).dtype.kind
             labels = self._labels[attribute]
             # A misspelt level would be counted as none; numbers are compared by value.
             if kind in "UO" and text not in labels:
@@ -344,7 +359,8 @@ class OpenTable:
             if kind == "M" and text in labels:
                 codes = self.precision.codes[attribute]
                 levels.setdefault(column, {})[text] = codes == labels.index(text)
-        return condition.rows(self._columns, levels), used
+        columns = {column: self._values(column) for column in condition.columns}
+        return condition.rows(columns, levels), used
 
     def count_rows(
         self, rows: np.ndarray, used: Names, *, of: Of = "table", level: float = 0.95
@@ -415,7 +431,7 @@ class OpenTable:
         rows   whether each released row counts: bool (rows,)
         used   attributes that decide it
         """
-        columns = [self._columns[name] for name, owner in self._attributes.items() if owner in used]
+        columns = [self._values(name) for name, owner in self._attributes.items() if owner in used]
         if all(column.dtype.kind == "U" for column in columns):
             return 0.0
         released = self.precision.released
@@ -466,7 +482,7 @@ class OpenTable:
         """Return a column as numbers, 0 if missing, and whether each is present: (rows,) each.
 
         DeclarationError for a column of texts."""
-        values = self._columns[self._require_column(column)]
+        values = self._values(self._require_column(column))
         present = np.ones(len(values), dtype=np.bool_)
         if values.dtype.kind == "O":
             present = np.array([value is not None for value in values.tolist()], dtype=np.bool_)
