@@ -168,16 +168,10 @@ def _print_centres(result: RunResult) -> None:
         windows = range_text(first.windows)
         title = f"Centres of {first.bundle.model} at ε={first.bundle.facts['epsilon']}"
         title = f"{title}, {windows}" if windows else title
-        print_table(title, *centre_lines(first))
-
-
-def centre_lines(release: ReleaseResult) -> tuple[list[str], list[list[str]]]:
-    """Return the column names and the lines of a table of centres, with noisy numbers of rows.
-
-    It has at most MAX_COLUMNS columns.
-    """
-    dates = dates_of(release.release.spec.domain)
-    return centre_table(release.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
+        dates = dates_of(first.release.spec.domain)
+        print_table(
+            title, *centre_table(first.bundle.tables, most_columns=MAX_COLUMNS, dates=dates)
+        )
 
 
 def _by_method(result: RunResult) -> list[ReleaseResult]:

@@ -51,8 +51,9 @@ def test_of_many_columns_and_centres_the_first_are_listed():
     many = {"centres": columns, "sizes": {"size": np.arange(30.0)}}
     head, lines = centre_table(many, most_columns=3)
     assert head == ["x0", "x1", "x2", "+ 6 columns", "noisy rows"]
-    assert len(lines) == MOST_CENTRES
+    assert len(lines) == MOST_CENTRES + 1
     assert lines[4] == ["4", "4", "4", "…", "4"]
+    assert lines[-1] == [f"+ {30 - MOST_CENTRES} centres", "…", "…", "…", "…"]
 
 
 @pytest.mark.parametrize("columns", [("lat", "lon"), ("lon", "lat")])

@@ -21,7 +21,7 @@ from dp_pipeline.config.encoding import (
 )
 from dp_pipeline.reporting.metrics import QualityRow
 from dp_pipeline.reporting.text import number_text
-from dp_pipeline.results.clusters import Synopsis, Tables
+from dp_pipeline.results.clusters import Synopsis, Tables, row_count
 
 METRES = "rms_metres"
 """The metric: √NICV in metres."""
@@ -102,7 +102,8 @@ def centre_table(
     """Return the head and the lines of a table, as texts, of the first ``MOST_CENTRES`` centres;
     both empty without centres.
 
-    The last column has the centres' noisy rows where these are known.
+    The last column has the centres' noisy rows where these are known. A last line says how many
+    centres more there are.
 
     tables         ``Clusters.tables()``
     most_columns   most columns of a centre that are shown
@@ -121,10 +122,14 @@ def centre_table(
         names = [*names[:most_columns], f"+ {hidden_count} columns"]
         lines = [[*line[:most_columns], "…"] for line in lines]
     sizes = cluster_sizes(tables) if lines else None
-    if sizes is None:
-        return names, lines
-    counts = map(rows_text, sizes.tolist())
-    return [*names, SIZE], [[*line, size] for line, size in zip(lines, counts, strict=False)]
+    if sizes is not None:
+        names = [*names, SIZE]
+        counts = map(rows_text, sizes.tolist())
+        lines = [[*line, size] for line, size in zip(lines, counts, strict=False)]
+    hidden_count = row_count(columns) - len(lines)
+    if hidden_count:
+        lines.append([f"+ {hidden_count} centres", *["…"] * (len(names) - 1)])
+    return names, lines
 
 
 WIDEST_RATIO = 3.0
