@@ -42,6 +42,7 @@ _EXPECTED = (
     "joined by and, or, not"
 )
 
+_CAPITALS = re.compile(r"\b(AND|OR|NOT|IN)\b")
 _LONE_EQUALS = re.compile(r"(?<![=!<>])=(?!=)")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?)?", re.ASCII)
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
@@ -133,16 +134,22 @@ def is_stated(condition: object) -> bool:
 
 
 def _to_python(text: str, places: Mapping[str, str]) -> str:
-    """Return the text with `=` as `==`, and with each name between backticks as its placeholder."""
+    """Return the text with `=` as `==`, with AND, OR, NOT and IN in small letters, and with each
+    name between backticks as its placeholder."""
+
+    def outside_quotes(part: str) -> str:
+        part = _LONE_EQUALS.sub("==", part)
+        return _CAPITALS.sub(lambda word: word[0] if word[0] in places else word[0].lower(), part)
+
     parts, start = [], 0
     for quoted in _QUOTED.finditer(text):
-        parts.append(_LONE_EQUALS.sub("==", text[start : quoted.start()]))
+        parts.append(outside_quotes(text[start : quoted.start()]))
         content = quoted[0]
         if content.startswith("`"):
             content = places[require_column(content[1:-1], tuple(places))]
         parts.append(content)
         start = quoted.end()
-    parts.append(_LONE_EQUALS.sub("==", text[start:]))
+    parts.append(outside_quotes(text[start:]))
     return "".join(parts)
 
 

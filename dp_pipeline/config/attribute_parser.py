@@ -480,7 +480,7 @@ def attribute_section(value: object) -> _AttributeSection:
     """
     section = require_mapping(value)
     is_known = {"levels", "bounds", "type"} & set(section)
-    require(is_known, "levels or bounds", "neither", "levels")
+    require(is_known, "levels or bounds", ", ".join(map(str, section)) or "neither", "levels")
     if "type" in section:
         return Moment.model_validate(section)
     return (Category if "levels" in section else Numeric).model_validate(section)

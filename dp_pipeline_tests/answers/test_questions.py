@@ -130,6 +130,7 @@ COLUMNS = {
     "time": np.array(["1600-01-01", "NaT", "2026-03-01T12:00", "2300-01-01"], "datetime64[s]"),
     "hours per week": np.array([1, 2, 3, 4]),
     "column_0_": np.array([6, 7, 8, 9]),
+    "NOT": np.array([5, 6, 8, 9]),
 }
 HUGE = "9" * 400  # above every float
 
@@ -142,6 +143,8 @@ HUGE = "9" * 400  # above every float
     ("time >= '2026-03-01 12:00:00.000000000'", "0011"),
     ("not income in (20, 'missing')", "0100"), ("`hours per week` <= 2", "1100"),
     ("column_0_ = 7", "0100"), ("`column_0_` = 7", "0100"),
+    ("sex = 'f' AND age < 50 OR age IN (40, 41)", "1100"), ("sex = 'f AND m'", "0000"),
+    ("NOT < 8 AND NOT > 5", "0100"),
     pytest.param(f"code < {HUGE}", "1111", id="below a huge number"),
     pytest.param(f"income > -{HUGE}", "0110", id="above a huge negative number"),
 ])  # fmt: skip

@@ -229,7 +229,7 @@ BUILT_IN = sorted(Path(str(resources.files("dp_pipeline") / "datasets")).glob("*
 SHAPES = (
     *("an unknown field", "expected one value, got", "expected a value, got nothing"),
     *("expected a list", "expected a mapping"),
-    *("expected levels or bounds, got neither", "expected bins or edges, got both"),
+    *("expected levels or bounds, got", "expected bins or edges, got both"),
 )
 """How the parser says that a shape is wrong, and not a value."""
 
