@@ -270,17 +270,18 @@ def test_the_centres_of_the_notebook_are_at_the_stations(executed: dict[str, Any
 
 @pytest.mark.parametrize("executed", ["intervals.ipynb"], indirect=True)
 def test_intervals_of_the_notebook_hold_more_than_naive_ones(executed: dict[str, Any]):
-    """The noise of one release moves all its cells, so that of 40 runs ours held in .73 to 1.
+    """An error is on average .20 of our interval, and in each of 350 runs .10 to .34: the noise of
+    one release moves all its cells, so the share of cells that intervals hold varies more.
 
-    Naive ones held in .59 to .99 of these runs. That ours are wider, by 1.30 to 1.36, noise
-    cannot change; .4 is nine standard deviations (.063) below the mean of .964.
+    In each run that was at most .76 of what it is of the naive interval. That ours are wider, by
+    1.29 and more, noise hardly changes.
     """
-    coverage, cells = executed["coverage"], executed["cells"]
-    assert coverage["holds"] > 0.4
-    assert coverage["holds"] >= coverage["naive"]
-    share = cells["count"] / executed["many"]
-    naive = 2 * 1.96 * (executed["many"] * share * (1 - share)) ** 0.5
-    assert ((cells["high"] - cells["low"]) / naive).median() > 1.2
+    cells, many = executed["cells"], executed["many"]
+    error, width = (cells["count"] - cells["true"]).abs(), cells["high"] - cells["low"]
+    share = cells["count"] / many
+    naive = 2 * 1.96 * (many * share * (1 - share)) ** 0.5
+    assert (error / width).mean() < min(0.7, (error / naive).mean())
+    assert (width / naive).median() > 1.2
     gap, true = executed["gap"], executed["true_gap"]
     assert abs(gap.value - true) < 3 * (gap.high - gap.low)
 
