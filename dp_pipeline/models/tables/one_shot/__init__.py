@@ -94,11 +94,12 @@ class OneShot(TableModel):
        the tree would leave most of the error (``inference.table_growth``). A score is
        taken for what it is likely to be given its noise, by itself or near to what the tree of the
        strongest pairs predicts, as the noisy scores are likelier (``inference.noisy_scores``).
-    4. These tables, and one-way marginals refined alongside, share what is left with the least E
-       (``inference.expected_error``). One distribution is fitted to all and rows are drawn from it:
-       near to a few latent classes where noise is much of what tables say
-       (``inference.latent_classes``); where a covering design is of more attributes than a clique
-       may hold, attribute after attribute, so that all pairs fit (``inference.paired_rows``).
+    4. These tables, and one-way marginals refined alongside (measured again where units have
+       parts), share what is left with the least E (``inference.expected_error``). One distribution
+       is fitted to all and rows are drawn from it: near to a few latent classes where noise is much
+       of what tables say (``inference.latent_classes``); where a covering design is of more
+       attributes than a clique may hold, attribute after attribute, so that all pairs fit
+       (``inference.paired_rows``).
 
     Tables have the level of missing values of every attribute, and plans are made as if no row had
     one. Where its noisy rows are not above their noise, it is left out of what is fitted
