@@ -98,7 +98,7 @@ def unknown(command: str) -> str | None:
             if not passed_on and word.partition("=")[0] not in options | {"--help", "--version"}:
                 return word
         elif isinstance(here, click.Group):
-            found = here.get_command(click.Context(here), word)
+            found = here.get_command(click.Context(here, resilient_parsing=True), word)
             if found is None:
                 return None if word.isupper() else word
             here = found
