@@ -159,7 +159,7 @@ def test_a_lock_whose_file_cannot_be_removed_is_let_go(work, tmp_path, monkeypat
         patch.setattr(Path, "unlink", refused)
         with pytest.raises(PipelineError, match=r"ledger: .*\.lock cannot be used: Operation not"):
             work(path)
-    assert len([*Path("/proc/self/fd").iterdir()]) == opened
+    assert len([*Path("/proc/self/fd").iterdir()]) <= opened, "others may be closed meanwhile"
     descriptor = os.open(path, os.O_RDWR)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     os.close(descriptor)
