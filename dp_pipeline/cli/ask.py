@@ -48,12 +48,13 @@ def ask(folder: Path, question: str, level: float, parts: bool, reader: Reader) 
 
 
 def _print(lines: Sequence[Line], level: float) -> None:
-    from dp_pipeline.reporting.text import number_text, print_table
+    from dp_pipeline.reporting.text import interval_texts, print_table
 
-    cells = [
-        [number_text(cell) if isinstance(cell, float) else str(cell) for cell in line.values()]
-        for line in lines
-    ]
+    numbers = ("value", "low", "high")
+    cells = []
+    for line in lines:
+        texts = zip(numbers, interval_texts(*(line[name] for name in numbers)), strict=True)
+        cells.append([str(cell) for cell in {**line, **dict(texts)}.values()])
     print_table(f"{level:.0%} intervals", list(lines[0]), cells)
     for basis in dict.fromkeys(str(line["basis"]) for line in lines):
         click.echo(BASES[basis])

@@ -33,6 +33,25 @@ def number_text(value: float) -> str:
     return _fixed(value, _decimals(value, 3))
 
 
+def interval_texts(value: float, low: float, high: float) -> list[str]:
+    """Return a number and the ends of its interval as texts: as ``number_text``, or with more
+    digits where half of the interval would have fewer than two.
+
+    >>> interval_texts(12345.0, 12285.0, 12405.0), interval_texts(2074.0, 1910.0, 2230.0)
+    (['12,345', '12,285', '12,405'], ['2,070', '1,910', '2,230'])
+    """
+    numbers, reach = (value, low, high), (high - low) / 2
+    if not math.isfinite(reach):
+        return [number_text(number) for number in numbers]
+    decimals = _decimals(reach, 2)
+    return [
+        _fixed(number, decimals)
+        if number and decimals > _decimals(number, 3)
+        else number_text(number)
+        for number in numbers
+    ]
+
+
 def noisy_text(value: float, deviation: float) -> str:
     """Return the text ``value ± deviation``, rounded to the digits that noise leaves; ``n/a`` if
     one is not finite.
