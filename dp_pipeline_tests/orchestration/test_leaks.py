@@ -209,6 +209,7 @@ def test_two_populations_give_events_of_one_shape(project: Project):
 
 _OF_A_RUN = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}"  # run ids
+    r"|\b\d{4}-\d\d-\d\d\b"  # the day that names a snapshot
     r"|(\d+m)?\d+(\.\d+)?(e-\d+)?\s?(ms|s|seconds|minutes)\b"  # how long a step took
     r"|\(pid: \d+\)|pid\S* \d+"
     r"|/tmp/\S+"
