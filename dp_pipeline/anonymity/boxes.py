@@ -30,9 +30,9 @@ def boxes_around(
     highest.
     """
     starts, boxes = level_starts(columns), list[Box]()
-    positions, ones = codes + starts[:-1], np.ones(len(codes))
+    positions, unit_weights = codes + starts[:-1], np.ones(len(codes))
     for part in groups.parts(starts[-1]):
-        is_held = part.sum_by_level(positions, ones, starts[-1]) > 0
+        is_held = part.sum_by_level(positions, unit_weights, starts[-1]) > 0
         masks = fill_gaps(is_held, columns)
         boxes += zip(*map(_code_sets, masks), strict=True) if masks else [()] * part.size
     return tuple(boxes)

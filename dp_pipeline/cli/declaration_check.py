@@ -48,8 +48,8 @@ def require_buildable(spec: DatasetSpec, lines: Document) -> None:
     names = {"sklearn": BUNDLED, "generator": tuple(GENERATORS)}.get(kind, (name,))
     _require_known("the name of the source", names, name, lines, "source", "name")
     for option in spec.source.options:
-        place, known = ("source", "options", option), ("seed", "rows")
-        _require_known("an option of the source", known, option, lines, *place)
+        place, allowed = ("source", "options", option), ("seed", "rows")
+        _require_known("an option of the source", allowed, option, lines, *place)
     for name in spec.models:
         _require_model(spec, name, lines)
     with _at(lines, "ceiling"):
@@ -237,8 +237,8 @@ def _loss_lines(sample: ParsedRows) -> Iterator[str]:
         count = sum(sample.unreadable.values())
         reasons = sorted(sample.unreadable.items(), key=lambda item: -item[1])
         why = "; ".join(f"{lines:,} {reason}" for reason, lines in reasons[:MAX_REASONS])
-        more = "; others" if len(reasons) > MAX_REASONS else ""
-        yield f"{count:,} lines of the file are no rows: {why}{more}"
+        ending = "; others" if len(reasons) > MAX_REASONS else ""
+        yield f"{count:,} lines of the file are no rows: {why}{ending}"
     odd_texts, footers = sample.odd_lines
     if odd_texts:
         yield (

@@ -137,8 +137,8 @@ def _print_windows(planned: RunPlan) -> None:
     spec, currency, rows = planned.spec, planned.spec.currency, []
     for name, balance in planned.windows.items():
         states = ", ".join(dict.fromkeys(release.state for release in planned.releases_of(name)))
-        left = "no limit" if balance.remaining is None else currency.text(balance.remaining)
-        rows.append([name, states, currency.text(planned.cost_of(name)), left])
+        budget = "no limit" if balance.remaining is None else currency.text(balance.remaining)
+        rows.append([name, states, currency.text(planned.cost_of(name)), budget])
     print_table(f"Plan of {spec.name}, {len(rows)} windows", WINDOW_COLUMNS, rows)
     ceiling = planned.balance.ceiling
     limit = "no total" if ceiling is None else f"a total of {currency.text(ceiling)}"
@@ -158,8 +158,8 @@ def _print_releases(planned: RunPlan) -> None:
     rows = [_cells(release) for release in planned.releases]
     hidden = [] if planned.spec.nominal_rows else ["of a share"]
     hidden += [] if planned.has_tables else columns[-2:]
-    shown = [place for place, name in enumerate(columns) if name not in hidden]
-    columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
+    places = [place for place, name in enumerate(columns) if name not in hidden]
+    columns, rows = [columns[n] for n in places], [[row[n] for n in places] for row in rows]
     title = " ".join(("Plan of", planned.spec.name, *planned.spec.blocks))
     print_table(title, columns, rows)
     click.echo(NOISE_WORDS.format(items=planned.spec.domain.item_word))

@@ -81,15 +81,15 @@ def available_datasets(refused: Refusals | None = None) -> tuple[DatasetSpec, ..
 
     files, specs = dataset_files(), []
     own = [name for name, path in files.items() if path.parent != BUILT_IN]
-    shown = os.environ.get(SHOWN_VARIABLE, "").split() or own or list(files)
-    unknown = [name for name in shown if name not in files]
+    shown_names = os.environ.get(SHOWN_VARIABLE, "").split() or own or list(files)
+    unknown = [name for name in shown_names if name not in files]
     if unknown:
         raise DeclarationError(
             f"The variable {SHOWN_VARIABLE} must list names of data sets, but {unknown[0][:60]!r} "
             f"is none{did_you_mean(unknown[0], files)}: correct it, or unset the variable "
             "(`dp-pipeline data list` shows the names)"
         )
-    for name in (name for name in files if name in shown):
+    for name in (name for name in files if name in shown_names):
         with collect_refusal(name, refused):
             specs.append(load_spec(files[name]))
     return tuple(spec for spec in specs if is_available(spec))

@@ -150,8 +150,8 @@ def _only(combinations: Sequence[Combination], domain: Domain) -> Constraint:
     names = _require_attributes([name for each in combinations for name in each], domain)
     boxes = _parse_items(combinations, lambda combination: _box(combination, names, domain))
     # Missing values may be with any, unless a combination names them.
-    named = {name for each in combinations for name, texts in each.items() if MISSING in texts}
-    free = [name for name in names if domain[name].nullable and name not in named]
+    stated = {name for each in combinations for name, texts in each.items() if MISSING in texts}
+    free = [name for name in names if domain[name].nullable and name not in stated]
     boxes += tuple(_box({name: (MISSING,)}, names, domain) for name in free)
     words = f"only {len(combinations)} combinations of {' and '.join(names)}"
     if len(combinations) <= MAX_COMBINATIONS_IN_WORDS:
@@ -203,11 +203,11 @@ def _written_map(fine: Attribute, coarse: Attribute, map_: Combination) -> dict[
 
 def proposed_dependences(domain: Domain) -> list[tuple[str, str]]:
     """Return pairs (attribute, one derived from it) that ``depends`` could still declare."""
-    known = [constraint.attributes for constraint in domain.constraints]
+    related_sets = [constraint.attributes for constraint in domain.constraints]
     pairs = []
     for coarse in domain:
         for fine in domain if coarse.derived is not None else ():
-            if any({fine.name, coarse.name} <= set(names) for names in known):
+            if any({fine.name, coarse.name} <= set(names) for names in related_sets):
                 continue
             try:
                 _depends(fine.name, coarse.name, None, domain)

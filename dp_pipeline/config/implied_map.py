@@ -23,7 +23,7 @@ def implied_map(fine: Attribute, coarse: Attribute) -> dict[int, Codes]:
     ``fine`` have no entry.
     """
     maps = (_map_of_bins, _map_of_prefixes, _map_of_values)
-    return next((found for map_ in maps if (found := map_(fine, coarse))), {})
+    return next((code_map for map_ in maps if (code_map := map_(fine, coarse))), {})
 
 
 def all_codes(attribute: Attribute) -> Codes:

@@ -156,10 +156,12 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         earlier fit or public rows that the method does not use.
         """
         name, model = self._find_model()
-        given = {} if self.method_params is None else self.method_params
-        if not isinstance(given, Mapping):
-            raise DeclarationError(f"method_params: expected a mapping, got {type(given).__name__}")
-        parameters = {str(parameter): str(value) for parameter, value in given.items()}
+        params = {} if self.method_params is None else self.method_params
+        if not isinstance(params, Mapping):
+            raise DeclarationError(
+                f"method_params: expected a mapping, got {type(params).__name__}"
+            )
+        parameters = {str(parameter): str(value) for parameter, value in params.items()}
         arguments = {parameter: parameter for parameter in ("nominal_rows", "plan_from")}
         for parameter, argument in {**self._set_by, **arguments, "prior": "prior of fit"}.items():
             if parameter in parameters:

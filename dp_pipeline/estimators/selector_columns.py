@@ -225,9 +225,9 @@ def _kind(series: Any) -> ColumnKind:
 def _place(column: object, features: Features) -> int:
     is_integer, names = is_integer_label(column), features.keys
     # Messages and features call a column without a text as name x and its place.
-    for known in (names, features.names):
-        if column in known and (is_integer or isinstance(column, str)):
-            return known.index(column)
+    for column_names in (names, features.names):
+        if column in column_names and (is_integer or isinstance(column, str)):
+            return column_names.index(column)
     # A number that a frame calls its columns is no place.
     place = int(column) if is_integer and not any(map(is_integer_label, names)) else -1  # type: ignore[call-overload]
     if 0 <= place < len(names):

@@ -67,10 +67,10 @@ def synthetic_frame(
         if column.levels is not None:
             frame[column.name] = _match_type(_levels(column, codes), column)
             continue
-        drawn = table.domain[attribute.name]
-        if drawn.clock is not None and not _has_declared_format(column, drawn.clock):
-            drawn = replace(drawn, clock=replace(drawn.clock, format=""))
-        (values,) = decode_columns(codes[:, None], (drawn.name,), Domain((drawn,)), rng).values()
+        entry = table.domain[attribute.name]
+        if entry.clock is not None and not _has_declared_format(column, entry.clock):
+            entry = replace(entry, clock=replace(entry.clock, format=""))
+        (values,) = decode_columns(codes[:, None], (entry.name,), Domain((entry,)), rng).values()
         if attribute.clock is not None:
             frame[column.name] = _match_time_type(values, column)
             continue

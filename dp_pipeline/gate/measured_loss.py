@@ -67,10 +67,10 @@ def measure_loss(spend: Spend, noise: NoiseSource, *, draws: int = DRAWS) -> Mea
         event = units * reach
         # The log ratio of P(x ≥ event) for Gaussians with means ``event`` and 0.
         grid = np.arange(event, 2 * event + int(40 * deviation) + 2, dtype=float)
-        near, far = (
+        tail_of_event, tail_of_zero = (
             float(np.exp(-((grid - mean) ** 2) / (2 * deviation**2)).sum()) for mean in (event, 0)
         )
-        claimed = log(near / far)
+        claimed = log(tail_of_event / tail_of_zero)
     draw = noise.discrete_laplace if spend.mechanism == LAPLACE else noise.discrete_gaussian
     first, second = draw(zeros + event, spend.scale), draw(zeros, spend.scale)
     seen = _bound(first, second, event)
@@ -94,9 +94,9 @@ def measure_losses(spends: Iterable[Spend], source: str) -> list[MeasuredLoss]:
 def _bound(first: np.ndarray, second: np.ndarray, event: int) -> float:
     """Return a lower bound ≥ 0, six standard errors below the estimate, of the log ratio of the
     frequencies of values ≥ ``event`` in two samples."""
-    more, less = float((first >= event).sum()), float((second >= event).sum())
-    if not more or not less:
+    first_count, second_count = float((first >= event).sum()), float((second >= event).sum())
+    if not first_count or not second_count:
         return 0.0
     n = len(first)
-    error = sqrt((1 - more / n) / more + (1 - less / n) / less)
-    return max(0.0, log(more / less) - SURE * error)
+    error = sqrt((1 - first_count / n) / first_count + (1 - second_count / n) / second_count)
+    return max(0.0, log(first_count / second_count) - SURE * error)

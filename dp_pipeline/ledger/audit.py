@@ -163,9 +163,9 @@ class Audit:
     def _reserve_blocks(self, entry: Entry, account: Account) -> None:
         blocks = _blocks_of(entry)
         if bool(blocks) != bool(account.windows):
-            named = "no time window" if account.windows else "time windows"
-            opened = "windows" if account.windows else "none"
-            fault = f"it names {named}, but the account of {entry.population} has {opened}"
+            got = "no time window" if account.windows else "time windows"
+            expected = "windows" if account.windows else "none"
+            fault = f"it names {got}, but the account of {entry.population} has {expected}"
             raise _impossible(entry, fault)
         for block in blocks:
             self._charge_block(entry, block)

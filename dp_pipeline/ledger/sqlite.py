@@ -48,8 +48,8 @@ class SqliteStore(Store):
         with file_errors(self.folder):
             if self.path.exists():
                 return True
-            made = [folder for folder in (self.keys, self.locks) if folder.is_dir()]
-            orphans = [folder for folder in made if next(folder.iterdir(), None)]
+            existing = [folder for folder in (self.keys, self.locks) if folder.is_dir()]
+            orphans = [folder for folder in existing if next(folder.iterdir(), None)]
             # Asked again: another process may have made all of it in between.
             if orphans and not self.path.exists():
                 if (self.folder / MOVED).exists():

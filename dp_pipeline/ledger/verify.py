@@ -113,11 +113,11 @@ class _LedgerCheck:
         """The error for the first invalid row, whose message names all invalid rows and the command
         that takes them out."""
         digests = self.digests
-        others = list(digests)[1:]
-        more = f" and {len(others) - _MAX_ROWS} more" if len(others) > _MAX_ROWS else ""
-        named = ", ".join(map(str, others[:_MAX_ROWS]))
-        also = f"; no row after it holds: {named}{more}" if others else ""
-        them, they = ("them", "they") if others else ("it", "it")
+        later_rows = list(digests)[1:]
+        ending = f" and {len(later_rows) - _MAX_ROWS} more" if len(later_rows) > _MAX_ROWS else ""
+        listed = ", ".join(map(str, later_rows[:_MAX_ROWS]))
+        also = f"; no row after it holds: {listed}{ending}" if later_rows else ""
+        them, they = ("them", "they") if later_rows else ("it", "it")
         options = " ".join(
             f"--row {number}:{digest[:LEAST_DIGITS]}" for number, digest in digests.items()
         )

@@ -144,10 +144,10 @@ def count_omitted_rows(
     both = pa.concat_tables([kept.select([column]), rows.select([column])])
     codes = person_codes(both, column)
     persons = int(codes.max(initial=-1)) + 1
-    room = at_most - np.bincount(codes[:count], minlength=persons)
-    others = codes[count:]
-    wanted = np.bincount(others[others >= 0], minlength=persons)
-    return int(np.minimum(room, wanted).sum())
+    free_rows = at_most - np.bincount(codes[:count], minlength=persons)
+    codes_of_offered = codes[count:]
+    offered_rows = np.bincount(codes_of_offered[codes_of_offered >= 0], minlength=persons)
+    return int(np.minimum(free_rows, offered_rows).sum())
 
 
 def person_codes(table: pa.Table, column: str) -> IntArray:

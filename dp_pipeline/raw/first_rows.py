@@ -160,8 +160,8 @@ def _unreadable(spec: DatasetSpec) -> tuple[Counter[str], tuple[int, int] | None
     fewest = count(MAX_PROPOSED_LINES) if now else 0
     if fewest >= now.total():
         return now, None
-    more = range(spec.source.multiline + 1, MAX_PROPOSED_LINES + 1)
-    return now, next((lines, fewest) for lines in more if count(lines) == fewest)
+    larger_limits = range(spec.source.multiline + 1, MAX_PROPOSED_LINES + 1)
+    return now, next((lines, fewest) for lines in larger_limits if count(lines) == fewest)
 
 
 def _parse(attribute: Attribute, column: pa.ChunkedArray) -> ParsedColumn:

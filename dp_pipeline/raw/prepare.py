@@ -169,10 +169,10 @@ def _split_batch(
 def _normalize(spec: DatasetSpec, keys: PersonKeys | None, read: BatchReader) -> list[pa.Table]:
     rows = _used_rows(spec, read())
     is_declared = pa.array(rows_as_declared(spec.domain, rows))
-    at_most, others = spec.protection.at_most, rows.filter(pc.invert(is_declared))
-    kept = keep_at_most(rows.filter(is_declared), at_most=at_most, keys=keys)
-    left_out = count_omitted_rows(others, kept, at_most=at_most, keys=keys)
-    return [_first_stage(spec, kept).replace_schema_metadata({_COUNT: str(left_out)})]
+    at_most, invalid = spec.protection.at_most, rows.filter(pc.invert(is_declared))
+    valid = keep_at_most(rows.filter(is_declared), at_most=at_most, keys=keys)
+    left_out = count_omitted_rows(invalid, valid, at_most=at_most, keys=keys)
+    return [_first_stage(spec, valid).replace_schema_metadata({_COUNT: str(left_out)})]
 
 
 def _used_rows(spec: DatasetSpec, table: pa.Table) -> pa.Table:

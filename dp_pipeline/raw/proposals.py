@@ -261,10 +261,10 @@ def _sentinels(values: set[str]) -> set[str]:
     (['-999'], [])
     """
     read = {word: number for word in values if (number := number_of(word)) is not None}
-    others = [number for word, number in read.items() if not _SENTINEL.fullmatch(word)]
-    if len(others) < 2 or len(read) < len(values):
+    ordinary = [number for word, number in read.items() if not _SENTINEL.fullmatch(word)]
+    if len(ordinary) < 2 or len(read) < len(values):
         return set()
-    low, high = min(others), max(others)
+    low, high = min(ordinary), max(ordinary)
     candidates = ((word, n) for word, n in read.items() if _SENTINEL.fullmatch(word))
     return {word for word, n in candidates if (n < 0 <= low) or n > 2 * abs(high)}
 

@@ -181,8 +181,8 @@ def find_traces(home: Home) -> Iterator[tuple[Path, str | None]]:
             populations = set(map(_bundle_population, paths))
             with contextlib.suppress(OSError, ValueError):
                 populations.add(Path(name, POPULATION).read_text(encoding="utf-8").strip())
-            known: list[str | None] = [*sorted(filter(None, populations))]
-            yield from ((Path(name), population) for population in known or [None])
+            owners: list[str | None] = [*sorted(filter(None, populations))]
+            yield from ((Path(name), population) for population in owners or [None])
 
 
 def _refuse_unlisted(error: OSError) -> None:

@@ -255,14 +255,14 @@ def missing_line(missing: Mapping[str, float]) -> str:
     >>> missing_line({"age": 0.999})
     'age 100 %'
     """
-    shown = [name for name in missing if missing[name] >= SHOWN_MISSING]
-    shown.sort(key=lambda name: -missing[name])
-    parts = [f"{name} {float(f'{100 * missing[name]:.2g}'):g} %" for name in shown]
-    rest = len(missing) - len(shown)
-    others = f"{rest} other column{'s' * (rest != 1)}"
+    listed = [name for name in missing if missing[name] >= SHOWN_MISSING]
+    listed.sort(key=lambda name: -missing[name])
+    parts = [f"{name} {float(f'{100 * missing[name]:.2g}'):g} %" for name in listed]
+    hidden_count = len(missing) - len(listed)
+    hidden_columns = f"{hidden_count} other column{'s' * (hidden_count != 1)}"
     if not parts:
-        return f"less than {SHOWN_MISSING:.1%} in each of {others}" if missing else ""
-    return ", ".join(parts) + (f"; less in {others}" if rest else "")
+        return f"less than {SHOWN_MISSING:.1%} in each of {hidden_columns}" if missing else ""
+    return ", ".join(parts) + (f"; less in {hidden_columns}" if hidden_count else "")
 
 
 def _few_rows(total: NoisyTotal, nominal_rows: int | None, items: str = "rows") -> tuple[str, ...]:

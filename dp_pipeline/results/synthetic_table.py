@@ -108,9 +108,9 @@ def _values(attribute: Attribute, codes: IntArray, rng: np.random.Generator) -> 
         values = sample(attribute.cells, codes, rng, attribute.pieces)
         if attribute.decimals is not None and values.dtype.kind == "f":
             # The nearest number comes last, so that it wins where it is in the bin.
-            step, drawn = 10.0**-attribute.decimals, np.asarray(values, dtype=np.float64)
+            step, unrounded = 10.0**-attribute.decimals, np.asarray(values, dtype=np.float64)
             for distance in (-step, step, 0.0):
-                numbers = np.round(drawn, attribute.decimals) + distance
+                numbers = np.round(unrounded, attribute.decimals) + distance
                 numbers = np.round(numbers, attribute.decimals)
                 values = np.where(attribute.cells.encode(numbers) == codes, numbers, values)
         return values if attribute.clock is None else attribute.clock.release_values(values)

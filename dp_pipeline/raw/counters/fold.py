@@ -99,8 +99,8 @@ class FoldCounter:
     def recoded(self, derived: Recoding, domain: Domain) -> FoldCounter:
         groupings = {n: Grouping(d.groups) for n, d in derived.items() if d.attributes == (n,)}
         checks.require_groupings(self.domain, groupings)
-        others = {name: each for name, each in derived.items() if name not in groupings}
-        checks.require_derived(self.domain, others)
+        from_several = {name: each for name, each in derived.items() if name not in groupings}
+        checks.require_derived(self.domain, from_several)
         return self._recoded(derived, domain)
 
     def _recoded(self, derived: Recoding, domain: Domain) -> FoldCounter:

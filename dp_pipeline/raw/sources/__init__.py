@@ -108,8 +108,8 @@ def _tables_of_both(spec: DatasetSpec, files: Sequence[Path] | None) -> Iterator
     firsts = [next(each) for each in tables]
     widened = [_widened(spec, *pair) for pair in zip(both, firsts, strict=True)]
     types = reading.plain_types(spec, [table.schema for table in widened])
-    for own, first, rest in zip(both, firsts, tables, strict=True):
-        for table in chain([first], rest):
+    for own, first, later_tables in zip(both, firsts, tables, strict=True):
+        for table in chain([first], later_tables):
             plain = reading.plain_columns(spec, _widened(spec, own, table), types)
             yield plain.append_column(OF_UNIT, pa.array(np.full(table.num_rows, own is both[0])))
 

@@ -58,10 +58,10 @@ def _read_file(spec: DatasetSpec, path: Path) -> Iterator[pa.Table]:
         lambda: csv_columns(path, spec.source, line_is_row=spec.is_release),
         expected="a CSV file with a header line",
     )
-    named = strip_empty_names(names)
+    nonempty_names = strip_empty_names(names)
     # Public rows have a cell for each empty name at the end too, which gets a blank name.
-    unnamed = () if spec.is_release else range(len(named), len(names))
-    names = [*named, *(f" {place}" for place in unnamed)]
+    unnamed = () if spec.is_release else range(len(nonempty_names), len(names))
+    names = [*nonempty_names, *(f" {place}" for place in unnamed)]
     reading.check_names(spec, names)
     columns = reading.declared_columns(spec)
     yield from reading.guarded_each(
@@ -277,8 +277,8 @@ class _Transcoded(io.BufferedIOBase):
         while data := self._stream.read(size or -1):
             if text := self._decoder.decode(self._aligned(data)):
                 return text.encode("utf-8", "surrogateescape")
-        rest, self._pending = self._pending, b""
-        return self._decoder.decode(rest, final=True).encode("utf-8", "surrogateescape")
+        remainder, self._pending = self._pending, b""
+        return self._decoder.decode(remainder, final=True).encode("utf-8", "surrogateescape")
 
     read1 = read
 

@@ -84,10 +84,10 @@ def source_types(spec: DatasetSpec, path: Path) -> dict[str, str]:
     schemas = [pyarrow.parquet.read_schema(part) for part in folder_parts(spec, path)]
     types = {}
     for name in reading.declared_columns(spec):
-        type_, *others = {schema.field(name).type for schema in schemas}
+        type_, *other_types = {schema.field(name).type for schema in schemas}
         if pa.types.is_dictionary(type_):
             type_ = "ordered categories" if type_.ordered else "categories"
-        if not others:
+        if not other_types:
             types[name] = str(type_)
     return types
 

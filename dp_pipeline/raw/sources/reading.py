@@ -149,11 +149,12 @@ def check_names(spec: DatasetSpec, names: Sequence[str]) -> None:
     if {*columns} <= {*names}:
         return
     name = next(name for name in columns if name not in names)
-    got, shown = f"{len(names)} columns without it", [" ".join(each.split()) for each in names]
+    plain_names = [" ".join(each.split()) for each in names]
+    got = f"{len(names)} columns without it"
     if is_quoted:
-        more = ", …" if len(names) > MAX_NAMES else ""
-        got += f" ({', '.join(each[:60] for each in shown[:MAX_NAMES])}{more})"
-    advice = did_you_mean(name, shown) or ": declare one of these"
+        ellipsis = ", …" if len(names) > MAX_NAMES else ""
+        got += f" ({', '.join(each[:60] for each in plain_names[:MAX_NAMES])}{ellipsis})"
+    advice = did_you_mean(name, plain_names) or ": declare one of these"
     if not is_quoted:
         advice = ": correct `header_row`"
         if source.kind == "csv":

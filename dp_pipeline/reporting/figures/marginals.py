@@ -113,12 +113,12 @@ def _draw(
         return
     # Intervals are thin lines; the axis ends where long ones go beyond.
     highs = np.nan_to_num(np.minimum(1.0, values + reaches))
-    room = min(float(highs.max(initial=0.0)), 1.5 * float(np.nanmax(values, initial=0.0)))
+    axis_end = min(float(highs.max(initial=0.0)), 1.5 * float(np.nanmax(values, initial=0.0)))
     for shares, reach, step in zip(values, reaches, _steps(len(values)), strict=True):
         low, high = np.maximum(0.0, shares - reach), np.minimum(1.0, shares + reach)
         axes.hlines(np.arange(len(shares)) + step, low, high, color=picture.INK, linewidth=0.7)
-    if room:
-        axes.set_xlim(0, 1.03 * room)
+    if axis_end:
+        axes.set_xlim(0, 1.03 * axis_end)
 
 
 def draw_shares(
