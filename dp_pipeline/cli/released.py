@@ -17,7 +17,8 @@ from dp_pipeline.releases.k_anonymous_tables import table_facts
 from dp_pipeline.releases.run_result import ReleaseResult, RunResult
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import MOST_METRICS, QualityRow, find_metric, metrics_of
-from dp_pipeline.reporting.plausibility import missing_line, omitted_rows_line
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers, missing_line
+from dp_pipeline.reporting.plausibility import omitted_rows_line
 from dp_pipeline.reporting.text import number_text, print_table
 from dp_pipeline.results.bundle import REFINED_FROM
 
@@ -52,8 +53,11 @@ def print_result(result: RunResult, *, is_explained: bool = True) -> None:
     _print_centres(result)
     for release in result:
         name = f"{release.model} at ε={release.release.level}"
-        if any(release.missing.values()):
-            click.echo(f"missing cells, {name}: {missing_line(release.missing)}")
+        if release.missing:
+            domain = release.release.spec.domain
+            answers = NoisyAnswers.of_bundle(release.bundle, domain)
+            missing = missing_line(release.missing, answers, domain)
+            click.echo(f"missing cells, {name}: {missing}")
         if "left_out" in release.tables:
             click.echo(f"rows left out, {name}: {omitted_rows_line(release.bundle.tables)}")
     for line in (warning for release in result for warning in release.warnings):

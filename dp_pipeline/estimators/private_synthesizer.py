@@ -28,8 +28,8 @@ from dp_pipeline.estimators.private_estimator import PrivateEstimator
 from dp_pipeline.estimators.tables import DeclaredRows, TableForm
 from dp_pipeline.models.tables.base import TableModel
 from dp_pipeline.releases.evaluate import TableComparison
-from dp_pipeline.reporting.noisy_answers import NoisyAnswers
-from dp_pipeline.reporting.plausibility import missing_line, missing_shares
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers, missing_line
+from dp_pipeline.reporting.plausibility import missing_shares
 from dp_pipeline.reporting.quality import QualityReport
 from dp_pipeline.results.synthetic_table import SyntheticTable
 
@@ -567,7 +567,7 @@ noise protects nobody
         codes = dict(zip(table.attributes, np.ascontiguousarray(table.codes.T), strict=True))
         answers = NoisyAnswers.of_table(table)
         measured, unmeasured = answers.compare(codes, domain), answers.count_unmeasured(codes)
-        missing = missing_line(missing_shares(domain, table.tables_without_rows()))
+        missing = missing_line(missing_shares(domain, table.tables_without_rows()), answers, domain)
         if real is None:
             if label is not None:
                 raise DeclarationError(

@@ -16,7 +16,7 @@ from math import comb, sqrt
 import numpy as np
 
 from dp_pipeline.config.amounts import PURE
-from dp_pipeline.config.domain import Domain, pair_count
+from dp_pipeline.config.domain import Attribute, Domain, pair_count
 from dp_pipeline.config.encoding import FloatArray, IntArray, Names
 from dp_pipeline.inference.earlier import StoredTables
 from dp_pipeline.metrics.marginals import MOST_PAIRS
@@ -30,6 +30,10 @@ from dp_pipeline.results.synthetic_table import SyntheticTable
 
 SEEN = 2
 """Deviations of the noise by which a distance must exceed its mean to be an error of the model."""
+
+
+SHOWN_MISSING = 0.005
+"""Share of missing cells below which a column is not listed by name."""
 
 
 def attribute_text(attributes: Names) -> str:
@@ -162,6 +166,22 @@ class NoisyAnswers:
                 tables.append(MeasuredTable((name, name), distance, *noise))
         return tuple(sorted(tables, key=lambda t: (-t.model_error, -t.distance_bound, -t.distance)))
 
+    def most_missing(self, attribute: Attribute) -> float | None:
+        """Return the largest plausible share, in 0..1, of missing cells of an attribute that may
+        have some: ``DEVIATIONS`` above the noisy share.
+
+        None if no noisy table has all levels of the attribute."""
+        counts = (
+            replace(table, table=table.table.take([-1], table.attributes.index(attribute.name)))
+            for table in self.tables
+            if (attribute.name, attribute.size)
+            in zip(table.attributes, table.table.shape, strict=True)
+        )
+        missing = NoisyTotal.of_counts(counts)
+        if missing is None or self.total is None:
+            return None
+        return min(1.0, max(0.0, missing.upper_bound) / max(1.0, self.total.rows))
+
     def count_unmeasured(self, codes: Mapping[str, IntArray]) -> int:
         """Return the number of pairs of attributes in ``codes`` that no noisy table has."""
         pairs = [names for names in self._attribute_sets(codes) if len(names) == 2]
@@ -218,6 +238,32 @@ def synthetic_shares(
     cells = int(np.prod(shape, dtype=np.int64))
     counts = np.bincount(keys, weights, minlength=cells).reshape(shape)
     return np.asarray(counts / counts.sum() if len(keys) else np.full(shape, 1 / cells))
+
+
+def missing_line(missing: Mapping[str, float], answers: NoisyAnswers | None, domain: Domain) -> str:
+    """Return the shares of missing cells as one line of text, largest first; empty without any.
+
+    missing   attribute → share, in 0..1, of the synthetic rows
+    answers   noisy tables of the release; None where none are stored
+
+    Attributes below ``SHOWN_MISSING`` are not named. Noise may hide missing cells of these: the
+    line says how large their share may be.
+    """
+    listed = [name for name in missing if missing[name] >= SHOWN_MISSING]
+    listed.sort(key=lambda name: -missing[name])
+    parts = [f"{name} {_percent(missing[name])}" for name in listed]
+    others = [name for name in missing if name not in listed]
+    if others:
+        bounds = [answers.most_missing(domain[name]) for name in others] if answers else []
+        known = [bound for bound in bounds if bound is not None]
+        words = "at most" if known else "in the synthetic rows less than"
+        columns = f"{len(others)} {'other ' * bool(listed)}column{'s' * (len(others) > 1)}"
+        parts.append(f"{words} {_percent(max([SHOWN_MISSING, *known]))} in {columns}")
+    return ", ".join(parts)
+
+
+def _percent(share: float) -> str:
+    return f"{float(f'{100 * share:.2g}'):g} %"
 
 
 def _cells_of_pairs(table: IntArray | FloatArray, domain: Domain) -> IntArray | FloatArray:

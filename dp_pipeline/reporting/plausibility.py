@@ -27,7 +27,7 @@ are averaged with their children's.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import sqrt
@@ -71,9 +71,6 @@ NEARLY_ALL = 0.95
 
 MUCH_MISSING = 0.05
 """Share of missing cells of a column, or of rows without a place, above which a warning is due."""
-
-SHOWN_MISSING = 0.005
-"""Share of missing cells below which a column is not listed by name."""
 
 EDGE = 1 / 32
 """Part of a declared interval that counts as its bound."""
@@ -243,26 +240,6 @@ def _warn_of_omitted_rows(tables: Tables, total: NoisyTotal) -> tuple[str, ...]:
         "that has to be there is not as declared: columns, bounds, format or signs of numbers may "
         "be wrong.",
     )
-
-
-def missing_line(missing: Mapping[str, float]) -> str:
-    """Return the shares of missing cells as one line of text, largest first; empty without any.
-
-    missing   attribute → share, in 0..1
-
-    >>> missing_line({"age": 0.012, "bmi": 0.25, "sex": 0.0})
-    'bmi 25 %, age 1.2 %; less in 1 other column'
-    >>> missing_line({"age": 0.999})
-    'age 100 %'
-    """
-    listed = [name for name in missing if missing[name] >= SHOWN_MISSING]
-    listed.sort(key=lambda name: -missing[name])
-    parts = [f"{name} {float(f'{100 * missing[name]:.2g}'):g} %" for name in listed]
-    hidden_count = len(missing) - len(listed)
-    hidden_columns = f"{hidden_count} other column{'s' * (hidden_count != 1)}"
-    if not parts:
-        return f"less than {SHOWN_MISSING:.1%} in each of {hidden_columns}" if missing else ""
-    return ", ".join(parts) + (f"; less in {hidden_columns}" if hidden_count else "")
 
 
 def _few_rows(total: NoisyTotal, nominal_rows: int | None, items: str = "rows") -> tuple[str, ...]:

@@ -16,13 +16,8 @@ from dp_pipeline.config.errors import BoundaryViolation
 from dp_pipeline.ledger import Balance
 from dp_pipeline.reporting.figures.cluster_view import centre_table, dates_of
 from dp_pipeline.reporting.metrics import QualityRow, bought_rows, sample_words, sort_rows
-from dp_pipeline.reporting.noisy_answers import NoisyAnswers
-from dp_pipeline.reporting.plausibility import (
-    bundle_warnings,
-    missing_line,
-    missing_shares,
-    omitted_rows_line,
-)
+from dp_pipeline.reporting.noisy_answers import NoisyAnswers, missing_line
+from dp_pipeline.reporting.plausibility import bundle_warnings, missing_shares, omitted_rows_line
 from dp_pipeline.reporting.quality import ComparedTable, QualityReport, percent
 from dp_pipeline.reporting.text import number_text
 from dp_pipeline.results.accountant import Spend
@@ -81,7 +76,9 @@ class ReportedRelease(ABC):
     @property
     def missing_line(self) -> str:
         """The share of missing cells of each attribute as text; empty where none can be missing."""
-        return missing_line(missing_shares(self.spec.domain, self.bundle.tables))
+        domain = self.spec.domain
+        answers = NoisyAnswers.of_bundle(self.bundle, domain)
+        return missing_line(missing_shares(domain, self.bundle.tables), answers, domain)
 
     @property
     def omitted_rows_line(self) -> str:

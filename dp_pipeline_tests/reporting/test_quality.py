@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -15,9 +16,11 @@ from dp_pipeline.config.amounts import PURE
 from dp_pipeline.config.domain import Attribute, Domain
 from dp_pipeline.config.encoding import Levels, Names
 from dp_pipeline.config.errors import BoundaryViolation
-from dp_pipeline.reporting.noisy_answers import MeasuredTable, NoisyAnswers
+from dp_pipeline.gate.noise import SeededNoise
+from dp_pipeline.models.tables.one_shot import OneShot
+from dp_pipeline.reporting.noisy_answers import MeasuredTable, NoisyAnswers, missing_line
 from dp_pipeline.reporting.pages import write_report
-from dp_pipeline.reporting.plausibility import NoisyTotal
+from dp_pipeline.reporting.plausibility import NoisyTotal, missing_shares
 from dp_pipeline.reporting.quality import (
     NOT_FOR_PUBLICATION,
     ComparedTable,
@@ -31,6 +34,8 @@ from dp_pipeline.results.bundle import Bundle
 from dp_pipeline.results.clusters import LongColumns
 from dp_pipeline.results.measurement import NoisyCounts, NoisyMarginal, least_noisy
 from dp_pipeline.results.synthetic_table import SyntheticTable
+from dp_pipeline_tests.models.contract import run
+from dp_pipeline_tests.models.tables import counter_of, dependent_rows, domain_of, table_of
 from dp_pipeline_tests.models.test_units import couples, fit
 from dp_pipeline_tests.models.test_units import domain as units_domain
 from dp_pipeline_tests.reporting.samples import TEN, WRITTEN, bundle, spec
@@ -67,6 +72,55 @@ def test_a_distance_is_that_of_the_shares_of_both():
     rough = NoisyCounts(("smokes",), np.array([3, 1]), 9.0)
     for total in (NoisyTotal(4.0, 9.0), None):
         assert answers(rough, total=total).compare(HALVES, DOMAIN) == ()
+
+
+OPEN = Domain(tuple(replace(attribute, nullable=True) for attribute in PEOPLE))
+ROUGH = NoisyCounts(("smokes",), np.array([50, 49, 1]), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("shares", "tables", "line"),
+    [
+        ({}, [ROUGH], ""),
+        ({"smokes": 0.25, "pet": 0.006}, [ROUGH], "smokes 25 %, pet 0.6 %"),
+        # 1 + 4·3 of 100 rows.
+        ({"pet": 0.25, "smokes": 0.0}, [ROUGH], "pet 25 %, at most 13 % in 1 other column"),
+        # The mean of two tables has 1/√2 of the noise.
+        ({"pet": 0.0, "smokes": 0.0}, [ROUGH, ROUGH], "at most 9.5 % in 2 columns"),
+        ({"smokes": 0.0}, [replace(ROUGH, deviation=0.01)], "at most 1 % in 1 column"),
+        ({"smokes": 0.0}, [replace(ROUGH, deviation=99.0)], "at most 100 % in 1 column"),
+        # Levels are grouped, or not measured: nothing is known of them.
+        ({"pet": 0.0}, [ROUGH], "in the synthetic rows less than 0.5 % in 1 column"),
+        (
+            {"smokes": 0.0},
+            [NoisyCounts(("smokes", "pet"), np.ones((2, 4)), 1.0, is_grouped=True)],
+            "in the synthetic rows less than 0.5 % in 1 column",
+        ),
+    ],
+)
+def test_line_of_missing_cells_says_how_many_noise_may_hide(
+    shares: dict[str, float], tables: list[NoisyCounts], line: str
+) -> None:
+    assert missing_line(shares, answers(*tables), OPEN) == line
+
+
+def test_line_without_stored_tables_is_of_the_synthetic_rows() -> None:
+    line = "pet 25 %, in the synthetic rows less than 0.5 % in 1 other column"
+    assert missing_line({"pet": 0.25, "smokes": 0.0}, None, OPEN) == line
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_missing_cells_that_a_release_drops_are_within_the_bound(seed: int) -> None:
+    """A quarter of a column is missing, which noise hides from one_shot."""
+    domain, rows = domain_of((5,) * 8, nullable=True), dependent_rows((4,) * 8, 300)
+    rows[::4, 3] = domain["x3"].missing_code
+    noise, model = SeededNoise(seed), OneShot()
+    counter, epsilon = counter_of(domain, rows), Fraction("0.3")
+    done = run(model, counter, domain=domain, epsilon=epsilon, distance=3, noise=noise)
+    assert missing_shares(domain, table_of(done).tables())["x3"] == 0
+    bound = NoisyAnswers.of_table(table_of(done)).most_missing(domain["x3"])
+    assert bound is not None
+    assert bound >= 0.25
 
 
 def test_a_column_is_read_from_the_table_with_the_least_noise():
