@@ -262,8 +262,8 @@ def path_sums(grid: IntArray, tree: BitTree) -> IntArray:
     halvings = grid.reshape((2,) * tree.depth)
     order = [axis * height + tree.axes[:bit].count(axis) for bit, axis in enumerate(tree.axes)]
     sums = np.zeros(grid.size + 1, dtype=np.int64)
-    np.cumsum(halvings.transpose(order), out=sums[1:])
-    return sums
+    sums[1:].reshape(halvings.shape)[...] = halvings.transpose(order)
+    return np.cumsum(sums, out=sums)
 
 
 class NodeCounts:
