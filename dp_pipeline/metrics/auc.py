@@ -29,10 +29,11 @@ def auc(scores: FloatArray, positive: NDArray[np.bool_]) -> float:
         )
     if np.isnan(scores).any():
         raise DeclarationError("The AUC needs numbers as scores, but one score is NaN")
-    # Rows of one score are a class.
-    values, places = np.unique(scores, return_inverse=True)
-    counts = class_table(places, positive.astype(np.int64), shape=(len(values), 2))
-    return ClassAuc.of(counts, np.stack([-values, values], axis=1)).value
+    hits, misses = np.sort(scores[positive]), np.sort(scores[~positive])
+    pairs = len(hits) * len(misses)
+    # Half pairs are integers, so the result does not depend on the order of rows.
+    below = [int(np.searchsorted(misses, hits, side).sum()) for side in ("left", "right")]
+    return sum(below) / (2 * pairs) if pairs else float("nan")
 
 
 def macro_auc(scores: FloatArray, target: IntArray) -> float:
