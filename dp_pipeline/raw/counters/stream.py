@@ -160,10 +160,13 @@ def fold_of(stored_rows: StoredRows, engine: str) -> Fold:
     It raises what ``workers_of`` does.
     """
     name, address = split_engine(engine)
+    groups = range(len(stored_rows.groups))
+    # Local workers get few tasks, since they hand over the answer to each.
+    most = MAX_TASKS if address else min(MAX_TASKS, 2 * (os.cpu_count() or 1))
+    tasks = [groups[start::most] for start in groups[:most]]
     if name == "spark":
-        return _spark_fold(stored_rows, address)
-    parallel_map, groups = workers_of(engine), range(len(stored_rows.groups))
-    tasks = [groups[start::MAX_TASKS] for start in groups[:MAX_TASKS]]
+        return _spark_fold(stored_rows, address, max(1, len(tasks)))
+    parallel_map = workers_of(engine)
 
     def fold(query: BatchQuery) -> Answer | None:
         work = partial(stored_rows.answer_batches, query)
@@ -172,10 +175,8 @@ def fold_of(stored_rows: StoredRows, engine: str) -> Fold:
     return fold
 
 
-def _spark_fold(stored_rows: StoredRows, address: str) -> Fold:
+def _spark_fold(stored_rows: StoredRows, address: str, partitions: int) -> Fold:
     session = spark_session(address)
-    most = MAX_TASKS if address else 2 * (os.cpu_count() or 1)
-    partitions = max(1, min(len(stored_rows.groups), most))
 
     def fold(query: BatchQuery) -> Answer | None:
         def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
