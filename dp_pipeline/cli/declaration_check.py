@@ -21,7 +21,7 @@ from dp_pipeline.config.constraint_parser import proposed_dependences
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, one_of
 from dp_pipeline.config.parameters import from_text
-from dp_pipeline.config.source import FILES
+from dp_pipeline.config.source import BUNDLED, FILES
 from dp_pipeline.config.system_errors import follow_links
 from dp_pipeline.config.yaml_text import Document
 from dp_pipeline.models import MODELS, build_model, price_of_everything
@@ -29,7 +29,6 @@ from dp_pipeline.models.base import clustering_columns, declared_guarantee
 from dp_pipeline.models.clustering.base import Clustering
 from dp_pipeline.raw.first_rows import ParsedRows, parse_first_rows
 from dp_pipeline.raw.generators import GENERATORS
-from dp_pipeline.raw.sources import BUNDLED
 from dp_pipeline.releases.account import names_to_claim
 from dp_pipeline.releases.home import find_home
 from dp_pipeline.releases.k_anonymous_release import declared_method

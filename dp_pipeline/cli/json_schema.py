@@ -14,9 +14,9 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from dp_pipeline.anonymity import METHODS
 from dp_pipeline.config.fields import TEXT
 from dp_pipeline.config.parser import DataSetFile
+from dp_pipeline.config.source import BUNDLED
 from dp_pipeline.models import MODELS
 from dp_pipeline.raw.generators import GENERATORS
-from dp_pipeline.raw.sources import BUNDLED
 
 
 class _ForEditors(GenerateJsonSchema):

@@ -25,6 +25,7 @@ from dp_pipeline.config.windows import TEMPLATE
 SourceKind = Literal["csv", "parquet", "xlsx", "sql", "sklearn", "generator"]
 
 DATA_FOLDER_VARIABLE = "DP_PIPELINE_DATA"
+BUNDLED = ("breast_cancer", "digits", "iris", "wine")  # Data sets in scikit-learn's wheel
 
 _ENDS = re.compile(r"(?<![:\w]):(start|end)\b")
 """The placeholders of a window's ends in a query; not the type of a cast, ``::end``."""

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from dp_pipeline.config.catalogue import find_spec
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.errors import DeclarationError, SourceError
-from dp_pipeline.config.source import DATA_FOLDER_VARIABLE, Sample, Source
-from dp_pipeline.raw.sources import BUNDLED, read_source, sample_by_class
+from dp_pipeline.config.source import BUNDLED, DATA_FOLDER_VARIABLE, Sample, Source
+from dp_pipeline.raw.sources import read_source, sample_by_class
 from dp_pipeline.raw.sources.csv_files import _MARKS
 from dp_pipeline_tests.raw.test_sql_source import SECRET
 from dp_pipeline_tests.raw.test_sql_source import refusal as refused_line

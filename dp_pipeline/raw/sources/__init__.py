@@ -17,6 +17,7 @@ from dp_pipeline.config.database import DUCKDB
 from dp_pipeline.config.dataset import DatasetSpec
 from dp_pipeline.config.encoding import INVALID, IntArray
 from dp_pipeline.config.errors import DeclarationError, one_of
+from dp_pipeline.config.source import BUNDLED
 from dp_pipeline.raw.generators import GENERATORS, STREAMS
 from dp_pipeline.raw.sources import reading
 from dp_pipeline.raw.sources.csv_files import read_csv
@@ -24,8 +25,6 @@ from dp_pipeline.raw.sources.parquet import folder_parts, parquet_tables, source
 from dp_pipeline.raw.sources.spreadsheets import read_xlsx
 from dp_pipeline.raw.units import OF_UNIT
 from dp_pipeline.raw.values import column_of, level_codes
-
-BUNDLED = ("breast_cancer", "digits", "iris", "wine")  # Data sets in scikit-learn's wheel
 
 
 def read_source(spec: DatasetSpec, files: Sequence[Path] | None = None) -> pa.Table:
