@@ -38,7 +38,7 @@ EXAMPLES = (
 
 Line = Mapping[str, Any]
 """``value``, ``low``, ``high`` and ``basis`` of an estimate, after the columns with whose values it
-was asked for, such as those of ``by``.
+was asked for, such as those of ``by``. Means and quantiles of dates are texts in ISO 8601.
 """
 
 
@@ -117,14 +117,20 @@ def _lines(release: Any, method: str, parts: Mapping[str, str], level: float) ->
             ) from None
     estimates = getattr(release, method)(*names, **chosen, level=level)
     if isinstance(estimates, Estimate):
-        return [_line(estimates)]
+        return [_line(release, estimates, chosen.get("column"))]
     if isinstance(estimates, list):
-        return [{"centre": i, **_line(estimate)} for i, estimate in enumerate(estimates, start=1)]
+        return [{"centre": i, **_line(release, each)} for i, each in enumerate(estimates, start=1)]
     if isinstance(estimates, dict):
-        return [{chosen["by"]: value, **_line(estimate)} for value, estimate in estimates.items()]
+        return [
+            {chosen["by"]: value, **_line(release, estimate, chosen["column"])}
+            for value, estimate in estimates.items()
+        ]
     lines: list[Line] = estimates.rename(columns={"count": "value"}).to_dict("records")
     return lines
 
 
-def _line(estimate: Estimate) -> dict[str, Any]:
-    return {name: getattr(estimate, name) for name in ("value", "low", "high", "basis")}
+def _line(release: Any, estimate: Estimate, column: str | None = None) -> dict[str, Any]:
+    numbers = {name: getattr(estimate, name) for name in ("value", "low", "high")}
+    if column is not None:
+        numbers = {name: release.value_of(column, number) for name, number in numbers.items()}
+    return {**numbers, "basis": estimate.basis}

@@ -102,6 +102,11 @@ class OpenTable:
                 ) from None
         return self._dates[column]
 
+    def value_of(self, column: str, number: float) -> float | str:
+        """Return a number of a column as its value: a date or time in ISO 8601, or the number."""
+        dtype = self._values(column).dtype
+        return str(np.int64(round(number)).astype(dtype)) if dtype.kind == "M" else number
+
     def __repr__(self) -> str:
         rows = f"about {self.precision.total:,.0f} rows"
         return f"OpenTable({len(self.columns)} columns, {rows})"
@@ -156,8 +161,9 @@ class OpenTable:
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate | dict[str, Estimate]:
-        """Return the estimated mean of a numeric column, in its unit; with ``by``, a mapping from
-        each level of that column to the mean of its rows.
+        """Return the estimated mean of a numeric column, in its unit, or of dates or times in days
+        or seconds since 1970; with ``by``, a mapping from each level of that column to the mean of
+        its rows.
 
         Missing values are left out, and so are levels without a released row that has a value.
         DeclarationError for a column of texts, or where no released row that has a value meets the
@@ -213,7 +219,7 @@ class OpenTable:
         of: Of = "table",
         level: float = 0.95,
     ) -> Estimate:
-        """Return the estimated quantile of a numeric column, in its unit.
+        """Return the estimated quantile of a numeric column, in the unit of ``mean``.
 
         The interval holds the values whose cumulative share is within its own error of
         ``probability``. Missing values are left out. DeclarationError for a column of texts, a

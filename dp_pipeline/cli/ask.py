@@ -53,8 +53,11 @@ def _print(lines: Sequence[Line], level: float) -> None:
     numbers = ("value", "low", "high")
     cells = []
     for line in lines:
-        texts = zip(numbers, interval_texts(*(line[name] for name in numbers)), strict=True)
-        cells.append([str(cell) for cell in {**line, **dict(texts)}.values()])
+        texts = [line[name] for name in numbers]
+        if not isinstance(line["value"], str):  # Dates are texts already.
+            texts = interval_texts(*texts)
+        texts_by_name = {**line, **dict(zip(numbers, texts, strict=True))}
+        cells.append([str(cell) for cell in texts_by_name.values()])
     print_table(f"{level:.0%} intervals", list(lines[0]), cells)
     for basis in dict.fromkeys(str(line["basis"]) for line in lines):
         click.echo(BASES[basis])

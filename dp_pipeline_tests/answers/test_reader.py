@@ -1,5 +1,7 @@
 """A reader has a folder and a light installation: no home, no pipeline, no ε."""
 
+import json
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,18 @@ def test_dates_in_a_format_are_asked_for_as_dates(ending: str, tmp_path: Path) -
             release.count(f"Left >= '{text}'")
     (rows,) = release.replicates(1, seed=1)
     assert rows["Left"].str.fullmatch(r"\d\d\.\d\d\.1970").all()
+
+
+@pytest.mark.parametrize("question", ["mean Left", "quantile 0.5 of Left", "mean Left by Kind"])
+def test_means_and_quantiles_of_dates_are_dates(question: str, tmp_path: Path) -> None:
+    folder = exported(tmp_path / "table", table_release())
+    result = CliRunner().invoke(main, ["ask", str(folder), question, "--json"])
+    for line in json.loads(result.stdout)["answers"]:
+        low, value, high = (date.fromisoformat(line[name]) for name in ("low", "value", "high"))
+        assert low <= value <= high
+        assert value.year == 1970
+    shown = CliRunner().invoke(main, ["ask", str(folder), question]).stdout
+    assert line["value"] in shown
 
 
 def test_dates_in_a_format_are_read_where_they_are_asked_for() -> None:
