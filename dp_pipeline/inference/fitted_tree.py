@@ -322,19 +322,21 @@ class FittedRows:
 
         names   attributes whose last level is of missing values, in no constraint
         """
-        complete = complete_attributes(
-            self.measured_in_order, {name: self.sizes[name] for name in names}
-        )
         labels = {name: grouping.groups for name, grouping in self.all_groupings.items()}
         # A level that is grouped with others is in no cell of its own.
-        apart = {name for name in complete if labels[name][-1] > labels[name][-2]}
+        apart = {name: self._levels[name] for name in names if labels[name][-1] > labels[name][-2]}
+        complete = complete_attributes(
+            self.measured_in_order, {name: self.sizes[name] for name in names}, apart
+        )
         ways = self.ways
         if ways and complete:
             singles = [without_last_levels(table, complete) for table in ways.measured]
             ways = OneWays.of(singles, self.measured[0])
         return replace(
             self,
-            measured=tuple(without_last_levels(table, apart) for table in self.measured),
+            measured=tuple(
+                without_last_levels(table, complete.intersection(apart)) for table in self.measured
+            ),
             sizes={name: size - (name in complete) for name, size in self.sizes.items()},
             ways=ways,
             groupings={

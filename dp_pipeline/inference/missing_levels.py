@@ -12,12 +12,16 @@ MEAN_NOISE = sqrt(2 / pi)
 
 
 def complete_attributes(
-    measured: Sequence[NoisyMarginal], sizes: Mapping[str, int]
+    measured: Sequence[NoisyMarginal],
+    sizes: Mapping[str, int],
+    groups: Mapping[str, int] | None = None,
 ) -> frozenset[str]:
     """Return the attributes whose last level, of missing values, has no more rows than noise.
 
-    measured   noisy tables; those over groups of an attribute's levels do not count for it
+    measured   noisy tables; those where the last level is grouped with others do not count for it
     sizes      attribute → number of its levels
+    groups     attribute → number of groups of its levels in tables over groups, for attributes
+               whose last level is a group of its own
 
     The m attributes whose last levels stand out most have more rows than noise, for the largest m
     such that noise alone would reach each of them with a chance of at most m/d, by Chernoff's bound
@@ -36,7 +40,10 @@ def complete_attributes(
     shapes = [dict(zip(table.attributes, table.table.shape, strict=True)) for table in measured]
     rows = {}
     for name, size in sizes.items():
-        tables = [table for table, of in zip(measured, shapes, strict=True) if of.get(name) == size]
+        lengths = (size, size if groups is None else groups.get(name, size))
+        tables = [
+            table for table, of in zip(measured, shapes, strict=True) if of.get(name) in lengths
+        ]
         if tables:
             # Rows in the last level are averaged over tables by inverse variance.
             weighted = precision = fourth = 0.0

@@ -348,6 +348,15 @@ def test_all_tables_tell_together():
     assert complete_attributes([grouped, with_missing("b", -999)], {"a": 3, "b": 3}) == {"b"}
 
 
+def test_a_group_of_missing_values_alone_tells_too() -> None:
+    """A table over groups counts where the last level is in no group with others."""
+    sizes = dict.fromkeys("ab", 5)
+    noise = NoisyMarginal(("a",), np.zeros(5, dtype=np.int64), SCALE)
+    grouped = NoisyMarginal(("a", "b"), np.full((2, 3), 400), SCALE)
+    assert complete_attributes([noise, grouped], sizes, {"b": 3}) == {"a"}
+    assert complete_attributes([noise, grouped], sizes, {"a": 2, "b": 3}) == frozenset()
+
+
 @pytest.mark.parametrize("groups", [None, (0, 1, 1), (0, 1, 2)])
 def test_a_level_of_noise_alone_is_in_no_row(groups: tuple[int, ...] | None):
     """Also where it has a group of its own, and what was paid for stays as it was."""

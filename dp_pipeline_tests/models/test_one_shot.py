@@ -238,6 +238,17 @@ def test_missing_values_that_are_many_stay(sizes: Sizes, delta: Fraction | None)
     assert np.delete(missing, 3).max() < 0.03
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_missing_values_that_early_noise_hides_stay(seed: int) -> None:
+    """The first noisy marginal has a deviation of a tenth of the rows, and a quarter is missing."""
+    sizes = (2, 4, 5, 8, 12, 4, 6, 3)
+    domain = domain_of([size + 1 for size in sizes], nullable=True)
+    codes = dependent_rows(sizes, 1000)
+    codes[::4, 7] = domain["x7"].missing_code
+    done = run(OneShot(), counter_of(domain, codes), noise=SeededNoise(seed), domain=domain)
+    assert table_of(done).probabilities(("x7",))[3] == pytest.approx(0.25, abs=0.07)
+
+
 CAPS = {
     "many levels, packed pairs": ((8,) * 12, 64),
     "bits": (BITS, BITS_CAP),

@@ -13,7 +13,7 @@ from dp_pipeline.inference.consistency import SMALLEST_VARIANCE
 from dp_pipeline.inference.earlier import StoredTables
 from dp_pipeline.inference.expected_error import ExpectedError
 from dp_pipeline.inference.fitted_tree import FittedRows, OneWays, estimate_rows
-from dp_pipeline.inference.missing_levels import complete_attributes, without_last_levels
+from dp_pipeline.inference.missing_levels import without_last_levels
 from dp_pipeline.inference.row_replacement import MOST_ROW_LEVELS
 from dp_pipeline.inference.structural_zeros import StructuralZeros
 from dp_pipeline.inference.table_growth import TableGrowth
@@ -198,7 +198,15 @@ class Round:
         from noise."""
         singles = self._one_way_amounts(amount)
         measured = self.curator.tabulate(singles)
-        complete = complete_attributes(measured, self.planning.nullable)
+        # Noise adds its variance to a squared count: below twice that, the true square is likely
+        # less than the variance. Tables of pairs decide about other levels, but could not about
+        # one in a group with others.
+        complete = {
+            table.attributes[0]
+            for table in measured
+            if table.attributes[0] in self.planning.nullable
+            and table.table[-1] < sqrt(2 * table.variance)
+        }
         trimmed = [without_last_levels(table, complete) for table in measured]
         marginals, groupings = OneWays.of(trimmed, self.counted), dict[str, Grouping]()
         sizes = {name: len(shares) for name, shares in marginals.shares.items()}

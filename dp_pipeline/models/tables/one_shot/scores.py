@@ -44,8 +44,8 @@ class OneWayStage:
 
     measured   one noisy table for each attribute
     marginals  their number of rows and shares of levels, without negative ones
-    sizes      attribute → number of its levels; a level of missing values whose noisy rows are not
-               above their noise is left out
+    sizes      attribute → number of its levels; a level of missing values whose noisy rows are
+               below √2 deviations of their noise is left out
     groupings  attribute → groups of all its levels
     paid       attribute → amount that its marginal was measured for
     """
