@@ -252,13 +252,13 @@ def missing_line(missing: Mapping[str, float], answers: NoisyAnswers | None, dom
     listed = [name for name in missing if missing[name] >= SHOWN_MISSING]
     listed.sort(key=lambda name: -missing[name])
     parts = [f"{name} {_percent(missing[name])}" for name in listed]
-    others = [name for name in missing if name not in listed]
-    if others:
-        bounds = [answers.most_missing(domain[name]) for name in others] if answers else []
-        known = [bound for bound in bounds if bound is not None]
-        words = "at most" if known else "in the synthetic rows less than"
-        columns = f"{len(others)} {'other ' * bool(listed)}column{'s' * (len(others) > 1)}"
-        parts.append(f"{words} {_percent(max([SHOWN_MISSING, *known]))} in {columns}")
+    unnamed = [name for name in missing if name not in listed]
+    if unnamed:
+        bounds = [answers.most_missing(domain[name]) for name in unnamed] if answers else []
+        stored = [bound for bound in bounds if bound is not None]
+        words = "at most" if stored else "in the synthetic rows less than"
+        columns = f"{len(unnamed)} {'other ' * bool(listed)}column{'s' * (len(unnamed) > 1)}"
+        parts.append(f"{words} {_percent(max([SHOWN_MISSING, *stored]))} in {columns}")
     return ", ".join(parts)
 
 
