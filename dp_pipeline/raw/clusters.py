@@ -138,6 +138,7 @@ def dask_client(address: str) -> Any:
     server answers.
     """
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError:
         raise _not_installed("dask", "Dask") from None
@@ -147,6 +148,9 @@ def dask_client(address: str) -> Any:
     if address:
         _require_answer(address, 8786)
         return make_client(address, set_as_default=False)
+    # Else a worker that is not there again 15 seconds after it was killed is given up for good, and
+    # without workers a scan waits for ever.
+    dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     cluster = make_cluster(
         n_workers=os.cpu_count() or 1,
         threads_per_worker=1,

@@ -14,11 +14,7 @@ def engine(request):
 
 def require_engine(name: str) -> None:
     if name == "dask":
-        dask = pytest.importorskip("dask", reason="no Dask here")
         pytest.importorskip("distributed", reason="no Dask here")
-        # Else it never replaces a worker that is not there 15 seconds after it was killed, because
-        # it starts slowly or was killed again.
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
         return
     pytest.importorskip("pyspark", reason="no Spark here")
     if shutil.which("java") is None:
