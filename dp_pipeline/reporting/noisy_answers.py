@@ -255,10 +255,10 @@ def missing_line(missing: Mapping[str, float], answers: NoisyAnswers | None, dom
     unnamed = [name for name in missing if name not in listed]
     if unnamed:
         bounds = [answers.most_missing(domain[name]) for name in unnamed] if answers else []
-        stored = [bound for bound in bounds if bound is not None]
-        words = "at most" if stored else "in the synthetic rows less than"
+        measured = [bound for bound in bounds if bound is not None]
+        words = "at most" if measured else "in the synthetic rows less than"
         columns = f"{len(unnamed)} {'other ' * bool(listed)}column{'s' * (len(unnamed) > 1)}"
-        parts.append(f"{words} {_percent(max([SHOWN_MISSING, *stored]))} in {columns}")
+        parts.append(f"{words} {_percent(max([SHOWN_MISSING, *measured]))} in {columns}")
     return ", ".join(parts)
 
 

@@ -98,10 +98,10 @@ def unknown(command: str) -> str | None:
             if not passed_on and word.partition("=")[0] not in options | {"--help", "--version"}:
                 return word
         elif isinstance(here, click.Group):
-            found = here.get_command(click.Context(here, resilient_parsing=True), word)
-            if found is None:
+            subcommand = here.get_command(click.Context(here, resilient_parsing=True), word)
+            if subcommand is None:
                 return None if word.isupper() else word
-            here = found
+            here = subcommand
     return None
 
 
